@@ -1,0 +1,59 @@
+# The commands of this repository. `make` alone lists them.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+ARGS   ?=
+
+FIRST  := $(notdir $(firstword $(sort $(wildcard notebooks/*.ipynb))))
+# JupyterLab refuses to run as root unless it is told that this is meant (containers).
+ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+# The stamp holds the folder in which it was made: a copied or moved checkout sets up afresh.
+STAMP  := $(VENV)/labkit-installed
+MOVED  := $(if $(filter $(abspath $(VENV)),$(shell cat $(STAMP) 2>/dev/null)),,moved)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test lint format bench notebooks clean moved
+
+help: ## list these commands
+	@echo 'make COMMAND [ARGS="..."] [PYTHON=python3.12]'
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(STAMP) ## make .venv and install everything; does nothing when nothing changed
+
+$(STAMP): pyproject.toml constraints.txt $(MOVED)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo 'labkit needs Python 3.10 or newer. Name one: make setup PYTHON=python3.12'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+	  { echo 'This Python cannot make virtual environments.'; \
+	    echo 'On Debian or Ubuntu: apt-get install python3-venv. Or name another: make setup PYTHON=...'; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@echo '$(abspath $(VENV))' > $@
+
+lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
+	$(PY) -m jupyter lab --ServerApp.root_dir=notebooks \
+	  --LabApp.default_url='/lab/tree/$(FIRST)' $(ROOT) $(ARGS)
+
+test: setup ## run the tests and check every notebook; ARGS go to pytest
+	$(PY) -m pytest $(ARGS)
+
+lint: setup ## ruff (lint and format) and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: setup ## let ruff put the code in order
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: setup ## measure the loaders on this machine; ARGS go to `python -m labkit bench`
+	$(PY) -m labkit bench $(ARGS)
+
+notebooks: setup ## run every notebook again and store its outputs; ARGS name single ones
+	$(PY) -m scripts.execute_notebooks $(ARGS)
+
+clean: ## remove .venv, caches and build results
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

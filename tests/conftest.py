@@ -1,0 +1,47 @@
+"""What holds for every test: it leaves nothing behind, and hypothesis knows its profile."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests import leftovers
+
+# The dev profile is for the next minute's answer; HYPOTHESIS_PROFILE=ci repeats exactly.
+# A deadline would fail a test because a shared machine was busy.
+settings.register_profile("dev", max_examples=25, deadline=None)
+settings.register_profile(
+    "ci",
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test that leaves a process, thread, descriptor, shared mapping or name.
+
+    A test that failed anyway is let off: its traceback keeps its objects alive.
+    """
+    before = leftovers.take()
+    yield
+    if request.node.stash.get(FAILED, False):
+        return
+    left = leftovers.since(before)
+    if left:
+        pytest.fail("left behind by this test:\n  " + "\n  ".join(left), pytrace=False)
