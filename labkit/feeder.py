@@ -1,0 +1,99 @@
+"""The worker's way out: a thread that pickles and writes, and a stdout that sends.
+
+Before it: `worker.py`, which made the batch. After it: `sharing/` and the channel.
+Mirrors: the feeder thread of multiprocessing/queues.py (`Queue._feed`).
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+from contextlib import suppress
+from typing import Any
+
+from labkit.channel import Channel
+from labkit.errors import BatchNotShareable, LabkitError, WorkerException
+from labkit.messages import Printed
+from labkit.sharing import BatchPickler, Sender
+
+__all__ = ["Feeder", "Forwarded"]
+
+
+class Feeder:
+    """The thread that pickles what a worker made and writes it to the channel.
+
+    It pickles there and not in the worker's loop because both copying into shared memory and
+    waiting for the channel release the GIL: the worker fetches on meanwhile.
+    """
+
+    def __init__(self, channel: Channel, worker_id: int, sender: Sender) -> None:
+        self._channel = channel
+        self._worker_id = worker_id
+        self._pickler = BatchPickler(sender)
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._feed, name="feeder", daemon=True)
+        self._thread.start()
+
+    def put(self, message: Any) -> None:
+        """Send this, soon, after all that was put before."""
+        self._queue.put(message)
+
+    def finish(self) -> None:
+        """Send all that was put, then end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _feed(self) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the worker's loop reads of it too
+            while (message := self._queue.get()) is not None:
+                self._send(message)
+                del message  # its memory may be needed for the next one
+
+    def _send(self, message: Any) -> None:
+        try:
+            parts, parcel = self._pickler.dumps(message)
+        except Exception as error:
+            parts, parcel = self._pickler.dumps(self._as_error(message, error))
+        self._channel.send(*parts, fds=parcel.fds)
+
+    def _as_error(self, message: Any, error: Exception) -> Any:
+        """What to send instead of a message that could not be pickled."""
+        if not isinstance(message, tuple):
+            raise error
+        batch, data, _ = message
+        if isinstance(data, WorkerException):
+            return batch, data.without_type(), 0
+        if not isinstance(error, LabkitError):
+            error = BatchNotShareable(f"The batch cannot be pickled: {error!r}")
+        return batch, WorkerException(error, self._worker_id), 0
+
+
+class Forwarded(io.TextIOBase):
+    """A worker's stdout or stderr that sends whole lines to the main process.
+
+    Where the main process's own is not the process's file, as in a notebook, what a worker writes
+    to its file would reach no reader.
+    """
+
+    def __init__(self, name: str, feeder: Feeder) -> None:
+        self._name = name
+        self._feeder = feeder
+        self._line = ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._line = (self._line + text).split("\n")
+        if lines:
+            self._feeder.put(Printed(self._name, "".join(f"{line}\n" for line in lines)))
+        return len(text)
+
+    def flush(self) -> None:
+        """Lines are sent when they are whole; a rest waits for its end."""
+
+    def write_rest(self) -> None:
+        """Send a last line that has no end."""
+        if self._line:
+            self.write("\n")

@@ -1,0 +1,258 @@
+"""One epoch with workers: hand out tasks, put results in order, end.
+
+A task is (batch number, indices). At most `prefetch_factor × num_workers` of them are under way;
+for each batch that is given to the user one more is handed out. Results that come before their turn
+wait in the reorder buffer: a task that is not given yet, with its result.
+
+Before it: `iteration.py`. After it: `pool.py`.
+Mirrors: torch/utils/data/dataloader.py (`_MultiProcessingDataLoaderIter`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+import warnings
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from labkit.diagnosis import timed_out, worker_died
+from labkit.errors import WorkerException
+from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
+from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
+from labkit.pool import Death, WorkerPool
+from labkit.startup import Startup, prepare_start_method, resolve_context
+
+__all__ = ["MultiProcessIterator"]
+
+_GRACE_AFTER_DEATH = 0.2  # seconds: the error is to be told, and nobody wants the others' work
+
+
+@dataclass
+class _Task:
+    """A batch under way: who works on it, on what, and the result once that has come."""
+
+    worker_id: int
+    index: Any
+    result: Result | None = None
+
+
+class MultiProcessIterator(BaseIterator):
+    """Iterates with worker processes; with persistent workers again and again, by `restart`."""
+
+    def __init__(self, settings: Settings, report: EpochReport) -> None:
+        super().__init__(settings, report)
+        context = resolve_context(settings.multiprocessing_context)
+        startup = Startup(
+            dataset=settings.dataset,
+            auto_collation=settings.auto_collation,
+            collate_fn=settings.collate_fn,
+            drop_last=settings.drop_last,
+            worker_init_fn=settings.worker_init_fn,
+            base_seed=self._base_seed,
+            num_workers=settings.num_workers,
+            sharing_strategy=settings.sharing_strategy,
+            arena_limit_bytes=settings.arena_limit_bytes,
+            main_pid=os.getpid(),
+            forward_output=sys.stdout is not sys.__stdout__,
+            start_method=prepare_start_method(context),
+        )
+        self._failure: Exception | None = None
+        self._pool = WorkerPool(startup, context, with_stacks=settings.timeout > 0)
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        num_workers = self._settings.num_workers
+        # Taken anew although it was taken in `__init__`: PyTorch does, and a sampler may draw from
+        # the generator each time.
+        self._sampler_iter = iter(self._settings.index_sampler)
+        self._tasks: dict[int, _Task] = {}  # by batch number, in the order of handing out
+        self._arrived: deque[int] = deque()  # batch numbers in the order of their results
+        self._send_idx = 0  # number of the next batch to hand out
+        self._rcvd_idx = 0  # number of the next batch to give to the user, if in order
+        self._active = [True] * num_workers  # False: its iterable dataset has ended
+        self._workers_num_tasks = [0] * num_workers
+        self._worker_cycle = itertools.cycle(range(num_workers))
+        self._hint_given = False
+        self._max_tasks = (self._settings.prefetch_factor or 0) * num_workers
+        for _ in range(self._max_tasks):
+            self._hand_out()
+
+    def restart(self, report: EpochReport) -> None:
+        """Begin a new epoch with the same workers (`persistent_workers`).
+
+        What is under way is finished first and dropped, so that random numbers in the workers go on
+        from the same place every time.
+        """
+        self._report = report
+        resume = Resume(report.epoch)
+        waiting = set(range(self._pool.num_workers))
+        try:
+            for worker_id in waiting:
+                self._pool.send(worker_id, resume)
+            while waiting:
+                for worker_id, message in self._messages():
+                    if isinstance(message, Resume):
+                        waiting.discard(worker_id)
+        except KeyboardInterrupt:
+            self.close()
+            raise
+        self._begin_epoch()
+
+    @property
+    def usable(self) -> bool:
+        """Whether `restart` can be called: not closed, nor its workers ended by Ctrl-C."""
+        return not self._pool.closed and INTERRUPTED not in self._pool.exitcodes()
+
+    def close(self) -> None:
+        self._tasks.clear()
+        self._arrived.clear()
+        self._pool.close()
+
+    def __next__(self) -> Any:
+        try:
+            task = self._next_task()
+        except KeyboardInterrupt:
+            # Whoever is interrupted here will hardly go on with this epoch; and as long as the
+            # traceback lives, in a notebook until the next one, it would keep the workers.
+            self.close()
+            raise
+        assert task.result is not None
+        _, data, n_samples = task.result
+        self._workers_num_tasks[task.worker_id] -= 1
+        self._hand_out()
+        if isinstance(data, WorkerException):
+            data.indices = task.index
+            data.reraise()
+        return self._give(data, n_samples)
+
+    def _next_task(self) -> _Task:
+        """The task whose result is to be given now; waits for it."""
+        deadline: float | None = None
+        while (batch := self._next_arrived()) is None:
+            if self._failure is not None:
+                raise self._failure
+            if not self._tasks:
+                if not self._settings.persistent_workers:
+                    self.close()
+                raise StopIteration
+            if deadline is None and self._settings.timeout > 0:
+                deadline = time.monotonic() + self._settings.timeout
+            self._receive(deadline)
+        return self._tasks.pop(batch)
+
+    def _next_arrived(self) -> int | None:
+        """The number of the batch to give now, if its result has come."""
+        if not self._settings.in_order:
+            return self._arrived.popleft() if self._arrived else None
+        while self._rcvd_idx < self._send_idx and self._rcvd_idx not in self._tasks:
+            self._rcvd_idx += 1  # void: its worker's dataset had ended
+        task = self._tasks.get(self._rcvd_idx)
+        if task is None or task.result is None:
+            return None
+        self._rcvd_idx += 1
+        return self._rcvd_idx - 1
+
+    def _receive(self, deadline: float | None) -> None:
+        """Wait for something to arrive and put it where it belongs."""
+        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ends = []
+        for worker_id, message in (messages := self._messages(timeout)):
+            batch, data, _ = message
+            if isinstance(data, IterableEnd):
+                self._void_tasks_of(worker_id)
+                ends.append((worker_id, data))
+            else:
+                self._tasks[batch].result = message
+                self._arrived.append(batch)
+        # Now that nothing can get lost: what may raise.
+        for worker_id, end in ends:
+            self._end_worker(worker_id, end)
+        if not messages and deadline is not None and time.monotonic() >= deadline:
+            self._raise_timeout()
+
+    def _messages(self, timeout: float | None = None) -> list[tuple[int, Any]]:
+        """What has arrived, as (worker id, message). A death or a broken message ends it all."""
+        try:
+            messages = list(self._pool.receive(timeout))
+        except Exception as error:  # such as a batch that cannot be unpickled here
+            self._failure = error
+            self.close()
+            raise
+        for worker_id, message in messages:
+            if isinstance(message, Death):
+                self._raise_died(worker_id, message)
+        return messages
+
+    def _hand_out(self) -> None:
+        """Give the next task to the next worker, if there is one and somebody to do it."""
+        try:
+            index = next(self._sampler_iter)
+        except StopIteration:
+            return
+        for _ in range(self._settings.num_workers):
+            worker_id = next(self._worker_cycle)
+            if self._can_take(worker_id):
+                break
+        else:
+            return
+        self._tasks[self._send_idx] = _Task(worker_id, index)
+        self._workers_num_tasks[worker_id] += 1
+        self._pool.send(worker_id, (self._send_idx, index))
+        self._send_idx += 1
+
+    def _can_take(self, worker_id: int) -> bool:
+        if not self._active[worker_id] or self._settings.in_order:
+            return self._active[worker_id]
+        # Out of order a slow worker must not collect tasks that a fast one could do.
+        return self._workers_num_tasks[worker_id] < self._max_tasks // sum(self._active)
+
+    def _void_tasks_of(self, worker_id: int) -> None:
+        """A worker's iterable dataset has ended: what else it was asked for will not come."""
+        self._active[worker_id] = False
+        for batch, task in list(self._tasks.items()):
+            if task.worker_id == worker_id and task.result is None:
+                del self._tasks[batch]
+
+    def _end_worker(self, worker_id: int, end: IterableEnd) -> None:
+        self._report.dropped_samples += end.dropped_samples
+        if not self._settings.persistent_workers:
+            self._pool.retire(worker_id)
+        self._hint_at_sharding(end)
+        self._hand_out()
+
+    def _hint_at_sharding(self, end: IterableEnd) -> None:
+        if end.asked_who_it_is or self._hint_given or self._settings.num_workers < 2:
+            return
+        self._hint_given = True
+        warnings.warn(
+            f"{self._settings.num_workers} workers iterated over an IterableDataset that never "
+            f"asked which worker it is in: every sample may have come from each of them. "
+            f"{HOW_TO_SHARD}",
+            stacklevel=6,
+        )
+
+    def _oldest_task(self, worker_id: int | None = None) -> tuple[int | None, _Task | None]:
+        """The batch that a worker works on now: the first that was handed out to it."""
+        for batch, task in self._tasks.items():
+            if task.result is None and worker_id in (None, task.worker_id):
+                return batch, task
+        return None, None
+
+    def _raise_died(self, worker_id: int, death: Death) -> NoReturn:
+        batch, task = self._oldest_task(worker_id)
+        index = task.index if task else None
+        self._failure = worker_died(worker_id, death, batch, index)
+        self._pool.close(grace_seconds=_GRACE_AFTER_DEATH)
+        self.close()
+        raise self._failure
+
+    def _raise_timeout(self) -> NoReturn:
+        batch, task = self._oldest_task()
+        assert batch is not None
+        assert task is not None
+        pid, stack = self._pool.pid(task.worker_id), self._pool.stack(task.worker_id)
+        raise timed_out(self._settings.timeout, task.worker_id, pid, batch, task.index, stack)

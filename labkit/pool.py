@@ -1,0 +1,285 @@
+"""The worker processes of one iterator: start them, talk with them, notice a death, end them.
+
+Before it: `iteration.py`, which decides who gets which task. After it: `channel.py`, `worker.py`.
+Mirrors: torch/utils/data/dataloader.py (how `_MultiProcessingDataLoaderIter` handles processes). A
+death is an end-of-file on the worker's channel, so it is noticed at once, under every start method
+and on every thread, with no signal handler and no polling.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import selectors
+import signal
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from labkit.channel import Channel, close_in_forked_children, handed_over
+from labkit.messages import Printed
+from labkit.sharing import loads, make_receiver
+from labkit.startup import Startup
+from labkit.worker import STACK_SIGNAL, worker_loop
+
+__all__ = ["Death", "WorkerPool"]
+
+# How long a worker may take to end: by itself, then after SIGTERM. Together less than 5 s.
+_GRACE_SECONDS = 2.0
+_TERMINATE_SECONDS = 1.0
+_STACK_SECONDS = 0.5
+
+
+class Death:
+    """What `WorkerPool.receive` yields for a worker that is gone."""
+
+    def __init__(self, pid: int, exitcode: int | None) -> None:
+        self.pid = pid
+        self.exitcode = exitcode
+
+
+class WorkerPool:
+    """Worker processes with a channel each.
+
+    Args:
+        startup: what each of them gets.
+        context: how they are started.
+        with_stacks: let them tell where they are stuck (`stack`).
+
+    Closing happens at `close`, or when the pool is collected, or at the interpreter's end.
+    """
+
+    def __init__(self, startup: Startup, context: BaseContext, with_stacks: bool = False) -> None:
+        self.num_workers = startup.num_workers
+        self._workers: list[_WorkerHandle] = []
+        self._finalizer = weakref.finalize(self, _close, self._workers, os.getpid())
+        try:
+            for worker_id in range(startup.num_workers):
+                self._workers.append(_WorkerHandle(worker_id, startup, context, with_stacks))
+        except BaseException:
+            self.close()
+            raise
+        # One registered selector: a wait costs the same for 1 as for 64 workers.
+        self._selector = selectors.DefaultSelector()
+        close_in_forked_children(self._selector)
+        weakref.finalize(self, self._selector.close).atexit = False
+        for worker in self._workers:
+            self._selector.register(worker.channel, selectors.EVENT_READ, worker)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the workers have been ended."""
+        return not self._finalizer.alive
+
+    def close(self, grace_seconds: float = _GRACE_SECONDS) -> None:
+        """End the workers, by force after `grace_seconds`. Safe to repeat."""
+        if self._finalizer.detach() is not None:
+            _close(self._workers, os.getpid(), grace_seconds)
+
+    def pid(self, worker_id: int) -> int:
+        """The process id of a worker."""
+        pid: int = self._workers[worker_id].pid
+        return pid
+
+    def exitcodes(self) -> list[int | None]:
+        """Each worker's exit code; None while it runs."""
+        return [worker.process.exitcode for worker in self._workers]
+
+    def send(self, worker_id: int, message: object) -> None:
+        """Send a message without waiting: what the channel does not take follows in `receive`."""
+        worker = self._workers[worker_id]
+        with suppress(BrokenPipeError, ConnectionResetError):  # `receive` will tell of its death
+            payload = pickle.dumps((worker.receiver.returned(), message), protocol=5)
+            if not worker.channel.send(payload):
+                both = selectors.EVENT_READ | selectors.EVENT_WRITE
+                self._selector.modify(worker.channel, both, worker)
+
+    def receive(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
+        """Wait until something arrives, and yield all of it as (worker id, message or `Death`).
+
+        Args:
+            timeout: seconds to wait; nothing is yielded if nothing came. None: as long as it takes.
+        """
+        for key, events in self._selector.select(timeout):
+            worker: _WorkerHandle = key.data
+            if events & selectors.EVENT_WRITE:
+                self._flush(worker)
+            if events & selectors.EVENT_READ:
+                yield from self._receive_from(worker)
+
+    def _flush(self, worker: _WorkerHandle) -> None:
+        try:
+            done = worker.channel.flush()
+        except (BrokenPipeError, ConnectionResetError):
+            done = True
+        if done:
+            self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
+
+    def _receive_from(self, worker: _WorkerHandle) -> Iterator[tuple[int, Any]]:
+        try:
+            worker.channel.read()
+        except EOFError:
+            self._selector.unregister(worker.channel)
+            yield worker.id, Death(worker.pid, worker.wait_for_exit())
+        for message in worker.take():
+            yield worker.id, message
+
+    def retire(self, worker_id: int) -> None:
+        """Let a worker end: it gets no more tasks. Its end will be no news."""
+        worker = self._workers[worker_id]
+        self._selector.unregister(worker.channel)
+        worker.channel.finish()
+
+    def stack(self, worker_id: int) -> str:
+        """Where a worker is stuck: its threads' stacks as faulthandler writes them, or ""."""
+        return self._workers[worker_id].stack()
+
+
+class _WorkerHandle:
+    """One worker as the main process knows it."""
+
+    def __init__(
+        self, worker_id: int, startup: Startup, context: BaseContext, with_stacks: bool
+    ) -> None:
+        self.id = worker_id
+        self.channel, theirs = Channel.pair()
+        self.stack_pipe: Connection | None = None
+        their_pipe: Connection | None = None
+        if with_stacks and hasattr(signal, "SIGRTMIN"):
+            self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=worker_loop,
+            args=(theirs, worker_id, startup, their_pipe),
+            name=f"DataLoader worker {worker_id}",
+            daemon=True,  # ended with this process, and may not have children of its own
+        )
+        try:
+            with _interrupts_held_back(), handed_over(theirs):
+                self.process.start()
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            theirs.close()
+            if their_pipe is not None:
+                their_pipe.close()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+        self.receiver = make_receiver(
+            startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
+        )
+
+    def take(self) -> Iterator[Any]:
+        """The messages that have arrived; what was printed is printed."""
+        while self.channel.inbox:
+            payload, fds = self.channel.inbox.popleft()
+            message = loads(payload, fds, self.receiver)
+            if isinstance(message, Printed):
+                stream = sys.stdout if message.stream == "stdout" else sys.stderr
+                for line in message.text.splitlines():
+                    print(f"[worker {self.id}] {line}", file=stream)
+            else:
+                yield message
+
+    def wait_for_exit(self) -> int | None:
+        """Its exit code. The channel ends just before the process does; None if it does not."""
+        self.process.join(_GRACE_SECONDS)
+        return self.process.exitcode
+
+    def stack(self) -> str:
+        """See `WorkerPool.stack`."""
+        pipe = self.stack_pipe
+        if pipe is None or not pipe.poll(0):
+            return ""  # not started yet: the signal would end it
+        if pipe.recv_bytes() != b"ready":
+            return ""
+        try:
+            os.kill(self.pid, STACK_SIGNAL)
+        except ProcessLookupError:
+            return ""
+        text = b""
+        while pipe.poll(_STACK_SECONDS):
+            text += os.read(pipe.fileno(), 1 << 16)
+        return text.decode(errors="replace")
+
+    def drain(self, deadline: float) -> None:
+        """Read until the worker's end of the channel is closed, so that nothing blocks it."""
+        with selectors.DefaultSelector() as selector, suppress(EOFError, OSError):
+            selector.register(self.channel, selectors.EVENT_READ)
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                self.channel.read()
+                for _ in self.take():
+                    pass  # batches that nobody wants; prints were printed
+
+    def end(self) -> None:
+        """Reap the process, by force if it must be, and close all that belongs to it."""
+        try:
+            if self.process.exitcode is None:
+                self.process.kill()
+                self.process.join()
+            self.process.close()
+        finally:
+            self.receiver.close(self.pid)
+            self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        self.channel.close()
+        if self.stack_pipe is not None:
+            self.stack_pipe.close()
+
+
+# NOTE [ How workers end ]
+#
+# 1. Each channel is ended towards the worker (`finish`). A worker that waits for a task reads an
+#    end-of-file; one that has tasks left notices before the next and drops them; one in the middle
+#    of a sample finishes that sample. All at once, so that they end side by side.
+# 2. Each channel is read until the worker has closed its end: it may be in the middle of a message
+#    larger than the socket holds.
+# 3. Who is not gone after `_GRACE_SECONDS` for all together gets SIGTERM, then SIGKILL.
+#
+# None of this waits without a bound, and none of it is needed for the memory: segments have no
+# names. When the main process is killed, step 1 is done by the kernel.
+
+
+def _close(
+    workers: list[_WorkerHandle], owner_pid: int, grace_seconds: float = _GRACE_SECONDS
+) -> None:
+    if os.getpid() != owner_pid:
+        return  # a forked child collected its copy: these are not its children
+    deadline = time.monotonic() + grace_seconds
+    for worker in workers:
+        worker.channel.finish()
+    for worker in workers:
+        worker.drain(deadline)
+    _join(workers, deadline)
+    for worker in workers:
+        if worker.process.exitcode is None:
+            worker.process.terminate()
+    _join(workers, time.monotonic() + _TERMINATE_SECONDS)
+    while workers:
+        workers.pop().end()
+
+
+def _join(workers: list[_WorkerHandle], deadline: float) -> None:
+    for worker in workers:
+        worker.process.join(max(0.0, deadline - time.monotonic()))
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Hold SIGINT back in this thread, and in what it starts: see `worker.accept_interrupts`."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

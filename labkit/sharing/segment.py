@@ -1,0 +1,144 @@
+"""A piece of memory that two processes map.
+
+A segment is an open file without a name: a memfd where the system has it (Linux), else a file whose
+name is removed at once. Whoever is given the descriptor can map it; when the last mapping and the
+last descriptor are gone, so is the memory, whatever was killed meanwhile.
+
+Memory is handed on as an *exporter*: a ctypes array over the mapping. torch and numpy both keep the
+exporter itself alive as long as any view of it lives, and it takes a `weakref` callback, so its
+death is the news that nobody sees that memory any more. (A memoryview would not do: numpy keeps
+the mapping below it and lets the memoryview go.)
+
+PyTorch does this in C++: aten/src/ATen/MapAllocator.cpp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+import tempfile
+from contextlib import suppress
+from typing import Any
+
+from labkit.channel import too_many_open_files
+from labkit.errors import SharedMemoryFull
+
+__all__ = ["Exporter", "Segment", "as_labkit_error", "bytes_type"]
+
+Exporter = Any
+"""A ctypes array of bytes; `ctypes.addressof` tells where it lies. (ctypes types have no names.)"""
+
+
+class Segment:
+    """Shared memory of a fixed size, mapped in this process.
+
+    Args:
+        fd: the descriptor of the memory, or -1 for memory that is this process's own.
+        nbytes: its size in bytes.
+
+    Attributes:
+        fd: to be sent to another process; this object owns it.
+    """
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.fd = fd
+        try:
+            self._mapping = mmap.mmap(fd, nbytes, **_PRIVATE if fd == -1 else {})
+        except OSError as error:
+            self.close()
+            raise as_labkit_error(error, nbytes) from error
+
+    @classmethod
+    def create(cls, nbytes: int) -> Segment:
+        """New anonymous memory, all zero. The system gives its pages when they are first touched.
+
+        Raises:
+            TooManyOpenFiles: this process may open no further descriptor.
+            SharedMemoryFull: the system refused the memory.
+        """
+        return cls(_file_of_size(nbytes), nbytes)
+
+    @classmethod
+    def private(cls, nbytes: int) -> Segment:
+        """New memory of this process alone, for an arena that nobody else reads."""
+        return cls(-1, nbytes)
+
+    def exporter(self, offset: int, nbytes: int) -> Exporter:
+        """The bytes [offset, offset + nbytes), as an exporter that keeps the mapping alive."""
+        return bytes_type(nbytes).from_buffer(self._mapping, offset)
+
+    def discard(self, start: int, end: int) -> None:
+        """Give whole pages within [start, end) back to the system; they read as zero afterwards."""
+        start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = end // mmap.PAGESIZE * mmap.PAGESIZE
+        advice = getattr(mmap, "MADV_REMOVE" if self.fd_backed else "MADV_DONTNEED", None)
+        if advice is not None and start < end:
+            with suppress(OSError):  # an advice: a system that cannot take it keeps the pages
+                self._mapping.madvise(advice, start, end - start)
+
+    @property
+    def fd_backed(self) -> bool:
+        """Whether other processes can map it."""
+        return self.fd != -1
+
+    def close(self) -> None:
+        """Close the descriptor. The memory stays mapped until the last exporter is gone."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = _CLOSED
+
+
+_CLOSED = -2
+# A forked child gets its own copy of private memory; by default `mmap` would share it.
+_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+
+
+@functools.lru_cache(maxsize=256)
+def bytes_type(nbytes: int) -> Any:
+    """The ctypes array type of that size. Kept, for making one takes longer than using it."""
+    return ctypes.c_char * nbytes
+
+
+def _file_of_size(nbytes: int) -> int:
+    fd = -1
+    try:
+        fd = _anonymous_file()
+        os.ftruncate(fd, nbytes)
+    except OSError as error:
+        if fd >= 0:
+            os.close(fd)
+        raise as_labkit_error(error, nbytes) from error
+    return fd
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("labkit", os.MFD_CLOEXEC)
+    fd, path = tempfile.mkstemp(prefix="labkit-")
+    os.unlink(path)
+    return fd
+
+
+def as_labkit_error(error: OSError, nbytes: int, directory: str | None = None) -> Exception:
+    """What a system's refusal of `nbytes` (in `directory`, if it has a name) means to the user."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return too_many_open_files()
+    if error.errno not in (errno.ENOMEM, errno.ENOSPC):
+        return error
+    free = None
+    if directory is not None:
+        status = os.statvfs(directory)
+        free = status.f_bavail * status.f_frsize
+    there = "" if free is None else f" and {directory} has {free:,} bytes free"
+    return SharedMemoryFull(
+        f"No shared memory left: {nbytes:,} bytes are wanted{there} ({error.strerror}). Ways out: "
+        "sharing_strategy='arena' or 'file_descriptor', which need no room in /dev/shm; a larger "
+        "/dev/shm (`mount -o remount,size=2G /dev/shm`, or `docker run --shm-size=2g`); smaller "
+        "batches, or fewer of them under way (`num_workers`, `prefetch_factor`).",
+        wanted=nbytes,
+        free=free,
+    )

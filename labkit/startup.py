@@ -1,0 +1,142 @@
+"""What a worker needs at its start, and how it gets there under each start method.
+
+Under `fork` a worker simply inherits it. Under `spawn` and `forkserver` it is pickled, and what
+the worker could not import (a class from a notebook's cell, a lambda) goes by value, which the
+standard pickle cannot do and `cloudpickle` can. Locks, queues and shared tensors go as they
+always go to a new process.
+
+`forkserver` forks its workers from a server process. Here it has torch and labkit imported already,
+so a worker need not.
+
+Mirrors: the `Process(target=_worker_loop, args=…)` of torch/utils/data/dataloader.py.
+"""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import multiprocessing.forkserver
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from multiprocessing.context import BaseContext
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, ClassVar
+
+import cloudpickle
+
+from labkit.errors import StartupNotPicklable
+
+__all__ = ["Startup", "prepare_start_method", "resolve_context"]
+
+
+@dataclass
+class Startup:
+    """What every worker of a loader gets when it starts; the fields are DataLoader's arguments."""
+
+    dataset: Any
+    auto_collation: bool
+    collate_fn: Callable[[Any], Any]
+    drop_last: bool
+    worker_init_fn: Callable[[int], None] | None
+    base_seed: int
+    num_workers: int
+    sharing_strategy: str
+    arena_limit_bytes: int | None
+    main_pid: int  #: the process that iterates
+    forward_output: bool  #: send what is printed to the main process
+    start_method: str
+
+    _by_the_user: ClassVar = ("dataset", "collate_fn", "worker_init_fn")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Called while a process is being spawned: only then do locks and queues let themselves be
+        # pickled.
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return _load, (self._dumps(values),)
+
+    def _dumps(self, values: dict[str, Any]) -> bytes:
+        try:
+            return _dumps(values)
+        except Exception as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> StartupNotPicklable:
+        """Find the argument, and the attribute of it, that cannot be pickled."""
+        argument = next((a for a in self._by_the_user if not _can_pickle(getattr(self, a))), "?")
+        value = getattr(self, argument, None)
+        attributes = getattr(value, "__dict__", {})
+        attribute = next((name for name in attributes if not _can_pickle(attributes[name])), None)
+        what = f"{argument} ({type(value).__name__})" + (f".{attribute}" if attribute else "")
+        if attribute:
+            what += f" ({type(attributes[attribute]).__name__})"
+        return StartupNotPicklable(
+            f"DataLoader argument {what} cannot be pickled, which the start method "
+            f"{self.start_method!r} needs: {error}. Open or make such an object in the worker: at "
+            "the first `__getitem__`, in `__iter__` or in `worker_init_fn`, or leave it out in "
+            '`__getstate__`; or start the workers with multiprocessing_context="fork".',
+            argument=argument,
+            attribute=attribute,
+            start_method=self.start_method,
+        )
+
+
+def _load(payload: bytes) -> Startup:
+    return Startup(**pickle.loads(payload))
+
+
+def _can_pickle(value: Any) -> bool:
+    try:
+        _dumps(value)
+    except Exception:
+        return False
+    return True
+
+
+def _dumps(obj: Any) -> bytes:
+    """Pickle by reference what a new process can import, else by value."""
+    if _main_can_be_imported():
+        try:
+            return bytes(ForkingPickler.dumps(obj))
+        except (pickle.PicklingError, AttributeError, TypeError):
+            pass  # a lambda, or a class made inside a function
+    file = io.BytesIO()
+    pickler = cloudpickle.Pickler(file, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = {  # an instance's own: cloudpickle's, and how things go to a process
+        **cloudpickle.Pickler.dispatch_table,
+        **ForkingPickler(io.BytesIO()).dispatch_table,
+    }
+    pickler.dump(obj)
+    return file.getvalue()
+
+
+def _main_can_be_imported() -> bool:
+    """Whether a spawned process will run this process's main module again; not so in a notebook.
+
+    Mirrors: multiprocessing.spawn.get_preparation_data.
+    """
+    main = sys.modules["__main__"]
+    return (
+        getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
+    )
+
+
+def resolve_context(context: BaseContext | str | None) -> BaseContext:
+    """The multiprocessing context; for None the process's default one, which stays unfixed."""
+    if isinstance(context, str):
+        return multiprocessing.get_context(context)
+    if context is not None and context.get_start_method(allow_none=True) is not None:
+        return context
+    method = multiprocessing.get_start_method(allow_none=True)
+    return multiprocessing.get_context(method or multiprocessing.get_all_start_methods()[0])
+
+
+def prepare_start_method(context: BaseContext) -> str:
+    """Let the fork server, if it is one, import what workers need. Returns the method's name."""
+    method: str = context.get_start_method()
+    if method == "forkserver":
+        asked_for = multiprocessing.forkserver._forkserver._preload_modules  # type: ignore[attr-defined]
+        ours = [name for name in ("torch", "labkit.worker") if name not in asked_for]
+        context.set_forkserver_preload([*asked_for, *ours])
+    return method
