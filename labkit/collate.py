@@ -42,7 +42,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         CollateError: samples that do not fit together, or none at all.
         UncollatableType: a leaf of another type.
     """
-    return collate(batch, collate_fn_map=default_collate_fn_map)
+    return collate(batch, collate_fn_map=_with_users_entries())
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: CollateFnMap | None = None) -> Any:
@@ -82,26 +82,13 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFnMap | None = None)
 
 
 def _function_for(element: Any, collate_fn_map: CollateFnMap) -> Callable[..., Any] | None:
-    cls = type(element)
-    tables = [collate_fn_map]
-    if collate_fn_map is default_collate_fn_map and _users_entries():
-        tables.insert(0, _users_entries())
-    for table in tables:
-        if cls in table:
-            return table[cls]
-    for table in tables:
-        for known in table:
-            if isinstance(element, known):
-                return table[known]
+    function = collate_fn_map.get(type(element))
+    if function is not None:
+        return function
+    for known in collate_fn_map:
+        if isinstance(element, known):
+            return collate_fn_map[known]
     return None
-
-
-def _users_entries() -> CollateFnMap:
-    """What the user has added to PyTorch's own table, or replaced there: it counts here too."""
-    theirs = torch_collate.default_collate_fn_map
-    if theirs == _theirs_at_import:
-        return {}
-    return {key: f for key, f in theirs.items() if _theirs_at_import.get(key) is not f}
 
 
 def _collate_column(key: Any, column: Sequence[Any], collate_fn_map: CollateFnMap | None) -> Any:
@@ -296,6 +283,15 @@ default_collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] = {
     bytes: collate_text,
 }
 _theirs_at_import = dict(torch_collate.default_collate_fn_map)
+
+
+def _with_users_entries() -> CollateFnMap:
+    """Our table; what the user has added to PyTorch's own, or replaced there, counts here too."""
+    theirs = torch_collate.default_collate_fn_map
+    if theirs == _theirs_at_import:
+        return default_collate_fn_map
+    users = {key: f for key, f in theirs.items() if _theirs_at_import.get(key) is not f}
+    return {**users, **{key: f for key, f in default_collate_fn_map.items() if key not in users}}
 
 
 def default_convert(data: Any) -> Any:

@@ -188,6 +188,13 @@ class _KeyErrorMessage(str):
         return str(self)
 
 
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "<it cannot say what it is>"
+
+
 class WorkerException:
     """An exception on its way from a worker to the main process.
 
@@ -200,7 +207,7 @@ class WorkerException:
     def __init__(self, error: BaseException, worker_id: int, indices: Any = None) -> None:
         self.exc_type: type[BaseException] | None = type(error)
         self.type_name = type(error).__name__
-        self.message = str(error)
+        self.message = _message_of(error)
         # An error of this package says already all there is to say: it crosses as it is.
         self.error = error if isinstance(error, LabkitError) else None
         # Text, for a traceback holds frames, and frames hold batches.

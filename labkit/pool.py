@@ -17,7 +17,7 @@ import sys
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -26,7 +26,7 @@ from typing import Any
 from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.messages import Printed
 from labkit.sharing import loads, make_receiver
-from labkit.startup import Startup
+from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 
 __all__ = ["Death", "WorkerPool"]
@@ -34,6 +34,7 @@ __all__ = ["Death", "WorkerPool"]
 # How long a worker may take to end: by itself, then after SIGTERM. Together less than 5 s.
 _GRACE_SECONDS = 2.0
 _TERMINATE_SECONDS = 1.0
+_EXIT_SECONDS = 5.0  # for a worker that has closed its channel: it is ending already
 _STACK_SECONDS = 0.5
 
 
@@ -161,7 +162,7 @@ class _WorkerHandle:
             daemon=True,  # ended with this process, and may not have children of its own
         )
         try:
-            with _interrupts_held_back(), handed_over(theirs):
+            with starting(), handed_over(theirs):
                 self.process.start()
         except BaseException:
             self._close_pipes()
@@ -190,7 +191,7 @@ class _WorkerHandle:
 
     def wait_for_exit(self) -> int | None:
         """Its exit code. The channel ends just before the process does; None if it does not."""
-        self.process.join(_GRACE_SECONDS)
+        self.process.join(_EXIT_SECONDS)
         return self.process.exitcode
 
     def stack(self) -> str:
@@ -270,16 +271,3 @@ def _close(
 def _join(workers: list[_WorkerHandle], deadline: float) -> None:
     for worker in workers:
         worker.process.join(max(0.0, deadline - time.monotonic()))
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Hold SIGINT back in this thread, and in what it starts: see `worker.accept_interrupts`."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

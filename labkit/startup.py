@@ -17,18 +17,19 @@ import io
 import multiprocessing
 import multiprocessing.forkserver
 import pickle
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from multiprocessing.context import BaseContext
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, ClassVar
 
-import cloudpickle
-
+from labkit.by_value import by_value_pickler, by_value_reducers
 from labkit.errors import StartupNotPicklable
 
-__all__ = ["Startup", "prepare_start_method", "resolve_context"]
+__all__ = ["Startup", "prepare_start_method", "resolve_context", "starting"]
 
 
 @dataclass
@@ -73,7 +74,7 @@ class Startup:
             what += f" ({type(attributes[attribute]).__name__})"
         return StartupNotPicklable(
             f"DataLoader argument {what} cannot be pickled, which the start method "
-            f"{self.start_method!r} needs: {error}. Open or make such an object in the worker: at "
+            f"{self.start_method!r} needs: {str(error).rstrip('.')}. Open or make such an object in the worker: at "
             "the first `__getitem__`, in `__iter__` or in `worker_init_fn`, or leave it out in "
             '`__getstate__`; or start the workers with multiprocessing_context="fork".',
             argument=argument,
@@ -102,12 +103,9 @@ def _dumps(obj: Any) -> bytes:
         except (pickle.PicklingError, AttributeError, TypeError):
             pass  # a lambda, or a class made inside a function
     file = io.BytesIO()
-    pickler = cloudpickle.Pickler(file, protocol=pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = {  # an instance's own: cloudpickle's, and how things go to a process
-        **cloudpickle.Pickler.dispatch_table,
-        **ForkingPickler(io.BytesIO()).dispatch_table,
-    }
-    pickler.dump(obj)
+    # How locks, queues and shared tensors go to a new process, ForkingPickler knows.
+    reducers = {**by_value_reducers(), **ForkingPickler(io.BytesIO()).dispatch_table}
+    by_value_pickler(reducers)(file, protocol=pickle.HIGHEST_PROTOCOL).dump(obj)
     return file.getvalue()
 
 
@@ -117,9 +115,40 @@ def _main_can_be_imported() -> bool:
     Mirrors: multiprocessing.spawn.get_preparation_data.
     """
     main = sys.modules["__main__"]
-    return (
-        getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
+    return getattr(main, "__spec__", None) is not None or (
+        getattr(main, "__file__", None) is not None and not _came_from_standard_input()
     )
+
+
+def _came_from_standard_input() -> bool:
+    return getattr(sys.modules["__main__"], "__file__", None) == "<stdin>"
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """To be active while a worker is started.
+
+    SIGINT is held back in this thread, and in what it starts (see `worker.accept_interrupts`); no
+    new process looks for a file named "<stdin>"; and the process's default start method, if it was
+    not fixed before, is not fixed by this.
+    """
+    main = sys.modules["__main__"]
+    from_standard_input = _came_from_standard_input()
+    default_method: Any = multiprocessing.get_start_method(allow_none=True)
+    mask = None
+    if hasattr(signal, "pthread_sigmask"):
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if from_standard_input:
+        main.__file__ = None
+    try:
+        yield
+    finally:
+        if default_method is None:
+            multiprocessing.set_start_method(None, force=True)
+        if from_standard_input:
+            main.__file__ = "<stdin>"
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def resolve_context(context: BaseContext | str | None) -> BaseContext:

@@ -27,10 +27,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import torch
 
+from labkit.by_value import by_value_pickler, by_value_reducers
 from labkit.errors import BatchNotShareable
 from labkit.sharing.reducers import (
     Opened,
@@ -89,8 +89,8 @@ class BatchPickler:
             except _CANNOT_PICKLE:
                 # A class made in a notebook cannot be imported by a spawned worker, which has it
                 # by value and sends its instances back the same way. From here on all do.
-                self._pickler_class = cloudpickle.Pickler
-                self._table.fallback = cloudpickle.Pickler.dispatch_table
+                self._table.fallback = by_value_reducers()
+                self._pickler_class = by_value_pickler(self._table)
                 batch = self._pickle(obj)
             posted, parcel = self._post()
             handles = pickle.dumps(posted, protocol=5)
@@ -108,7 +108,7 @@ class BatchPickler:
         self._forget_message()
         file = io.BytesIO()
         pickler = self._pickler_class(file, protocol=5, buffer_callback=self._set_aside)
-        pickler.dispatch_table = self._table
+        pickler.dispatch_table = self._table  # that of `pickle.Pickler` is the instance's
         pickler.dump(obj)
         return file.getvalue()
 
