@@ -17,7 +17,9 @@ from labkit.pool import Death
 __all__ = ["timed_out", "worker_died"]
 
 
-def worker_died(worker_id: int, death: Death, batch: int | None, indices: Any) -> WorkerDied:
+def worker_died(
+    worker_id: int, death: Death, batch: int | None = None, indices: Any = None
+) -> WorkerDied:
     """The error for a worker's death: how it ended, on which batch, and what that points to."""
     code = death.exitcode
     name = None
@@ -61,13 +63,15 @@ _HINTS = {
 
 
 def timed_out(
-    seconds: float, worker_id: int, pid: int, batch: int, indices: Any, stack: str
+    seconds: float, worker_id: int, pid: int, batch: int | None, indices: Any, stack: str
 ) -> LoaderTimeout:
     """The error for a batch that has not come in time; `stack` tells where its worker is stuck."""
+    worker = f"worker {worker_id} (pid {pid})"
+    late = f"{worker} has not begun the epoch"
+    if batch is not None:
+        late = f"batch {batch} has not come from {worker}, asked for indices {_short(indices)}"
     return LoaderTimeout(
-        f"DataLoader timed out after {seconds} seconds: batch {batch} has not come from worker "
-        f"{worker_id} (pid {pid}), which was asked for indices {_short(indices)}. If that is only "
-        "slow, raise `timeout` or make batches smaller; if it is stuck on a lock that was held "
+        f"DataLoader timed out after {seconds} seconds: {late}. If that is only slow, raise `timeout` or make batches smaller; if it is stuck on a lock that was held "
         'while the worker was forked, use multiprocessing_context="spawn" or "forkserver".'
         + (f"\nThe worker is here:\n{stack}" if stack else ""),
         worker_id=worker_id,

@@ -63,7 +63,7 @@ class LoaderTimeout(LabkitError):
 
     worker_id: int
     pid: int
-    batch: int
+    batch: int | None  #: None: the worker has not begun the epoch
     indices: Any
     stack: str  #: where the worker is stuck, as far as it could tell; may be empty
 

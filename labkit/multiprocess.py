@@ -88,19 +88,23 @@ class MultiProcessIterator(BaseIterator):
         from the same place every time.
         """
         self._report = report
-        resume = Resume(report.epoch)
-        waiting = set(range(self._pool.num_workers))
+        for worker_id in range(self._pool.num_workers):
+            self._pool.send(worker_id, Resume(report.epoch))
         try:
-            for worker_id in waiting:
-                self._pool.send(worker_id, resume)
-            while waiting:
-                for worker_id, message in self._messages():
-                    if isinstance(message, Resume):
-                        waiting.discard(worker_id)
+            self._wait_until_resumed()
         except KeyboardInterrupt:
             self.close()
             raise
         self._begin_epoch()
+
+    def _wait_until_resumed(self) -> None:
+        waiting = set(range(self._pool.num_workers))
+        deadline = self._deadline()
+        while waiting:
+            messages = self._messages(_seconds_until(deadline))
+            waiting.difference_update(w for w, message in messages if isinstance(message, Resume))
+            if not messages and _is_over(deadline):
+                self._raise_timeout(min(waiting))
 
     @property
     def usable(self) -> bool:
@@ -139,8 +143,7 @@ class MultiProcessIterator(BaseIterator):
                 if not self._settings.persistent_workers:
                     self.close()
                 raise StopIteration
-            if deadline is None and self._settings.timeout > 0:
-                deadline = time.monotonic() + self._settings.timeout
+            deadline = deadline or self._deadline()
             self._receive(deadline)
         return self._tasks.pop(batch)
 
@@ -156,11 +159,14 @@ class MultiProcessIterator(BaseIterator):
         self._rcvd_idx += 1
         return self._rcvd_idx - 1
 
+    def _deadline(self) -> float | None:
+        """When a wait that begins now is too long, on `time.monotonic`; None for never."""
+        return time.monotonic() + self._settings.timeout if self._settings.timeout > 0 else None
+
     def _receive(self, deadline: float | None) -> None:
         """Wait for something to arrive and put it where it belongs."""
-        timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
         ends = []
-        for worker_id, message in (messages := self._messages(timeout)):
+        for worker_id, message in (messages := self._messages(_seconds_until(deadline))):
             batch, data, _ = message
             if isinstance(data, IterableEnd):
                 self._void_tasks_of(worker_id)
@@ -171,7 +177,7 @@ class MultiProcessIterator(BaseIterator):
         # Now that nothing can get lost: what may raise.
         for worker_id, end in ends:
             self._end_worker(worker_id, end)
-        if not messages and deadline is not None and time.monotonic() >= deadline:
+        if not messages and _is_over(deadline):
             self._raise_timeout()
 
     def _messages(self, timeout: float | None = None) -> list[tuple[int, Any]]:
@@ -235,24 +241,32 @@ class MultiProcessIterator(BaseIterator):
             stacklevel=6,
         )
 
-    def _oldest_task(self, worker_id: int | None = None) -> tuple[int | None, _Task | None]:
-        """The batch that a worker works on now: the first that was handed out to it."""
-        for batch, task in self._tasks.items():
-            if task.result is None and worker_id in (None, task.worker_id):
-                return batch, task
-        return None, None
-
     def _raise_died(self, worker_id: int, death: Death) -> NoReturn:
-        batch, task = self._oldest_task(worker_id)
-        index = task.index if task else None
-        self._failure = worker_died(worker_id, death, batch, index)
+        task = self._tasks.get(death.batch)
+        if task is None or task.result is not None:
+            self._failure = worker_died(worker_id, death)  # it had nothing to do
+        else:
+            self._failure = worker_died(worker_id, death, death.batch, task.index)
         self._pool.close(grace_seconds=_GRACE_AFTER_DEATH)
         self.close()
         raise self._failure
 
-    def _raise_timeout(self) -> NoReturn:
-        batch, task = self._oldest_task()
-        assert batch is not None
-        assert task is not None
-        pid, stack = self._pool.pid(task.worker_id), self._pool.stack(task.worker_id)
-        raise timed_out(self._settings.timeout, task.worker_id, pid, batch, task.index, stack)
+    def _raise_timeout(self, worker_id: int | None = None) -> NoReturn:
+        """For the oldest batch that has not come, from this worker or from any."""
+        for batch, task in self._tasks.items():
+            if task.result is None and worker_id in (None, task.worker_id):
+                late, worker_id, indices = batch, task.worker_id, task.index
+                break
+        else:  # it is stuck between two epochs
+            assert worker_id is not None
+            late, indices = None, None
+        pid, stack = self._pool.pid(worker_id), self._pool.stack(worker_id)
+        raise timed_out(self._settings.timeout, worker_id, pid, late, indices, stack)
+
+
+def _seconds_until(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline

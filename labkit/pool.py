@@ -8,6 +8,7 @@ and on every thread, with no signal handler and no polling.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -25,7 +26,7 @@ from typing import Any
 
 from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.messages import Printed
-from labkit.sharing import loads, make_receiver
+from labkit.sharing import Segment, loads, make_receiver
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 
@@ -41,9 +42,10 @@ _STACK_SECONDS = 0.5
 class Death:
     """What `WorkerPool.receive` yields for a worker that is gone."""
 
-    def __init__(self, pid: int, exitcode: int | None) -> None:
+    def __init__(self, pid: int, exitcode: int | None, batch: int) -> None:
         self.pid = pid
         self.exitcode = exitcode
+        self.batch = batch  # the last one that it began; -1 for none
 
 
 class WorkerPool:
@@ -81,8 +83,10 @@ class WorkerPool:
 
     def close(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """End the workers, by force after `grace_seconds`. Safe to repeat."""
-        if self._finalizer.detach() is not None:
-            _close(self._workers, os.getpid(), grace_seconds)
+        finalizer = self._finalizer.detach()
+        if finalizer is not None:
+            _, close, (workers, owner_pid), _ = finalizer
+            close(workers, owner_pid, grace_seconds)
 
     def pid(self, worker_id: int) -> int:
         """The process id of a worker."""
@@ -128,7 +132,7 @@ class WorkerPool:
             worker.channel.read()
         except EOFError:
             self._selector.unregister(worker.channel)
-            yield worker.id, Death(worker.pid, worker.wait_for_exit())
+            yield worker.id, Death(worker.pid, worker.wait_for_exit(), worker.note.value)
         for message in worker.take():
             yield worker.id, message
 
@@ -151,13 +155,17 @@ class _WorkerHandle:
     ) -> None:
         self.id = worker_id
         self.channel, theirs = Channel.pair()
+        note = Segment.create(ctypes.sizeof(ctypes.c_int64))
+        self.note = note.integer()  # the number of the batch that it began last
+        self.note.value = -1
         self.stack_pipe: Connection | None = None
+        self._can_tell_stack = False
         their_pipe: Connection | None = None
         if with_stacks and hasattr(signal, "SIGRTMIN"):
             self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=worker_loop,
-            args=(theirs, worker_id, startup, their_pipe),
+            args=(theirs, worker_id, startup, note, their_pipe),
             name=f"DataLoader worker {worker_id}",
             daemon=True,  # ended with this process, and may not have children of its own
         )
@@ -169,6 +177,7 @@ class _WorkerHandle:
             raise
         finally:
             theirs.close()
+            note.close()
             if their_pipe is not None:
                 their_pipe.close()
         assert self.process.pid is not None
@@ -197,10 +206,13 @@ class _WorkerHandle:
     def stack(self) -> str:
         """See `WorkerPool.stack`."""
         pipe = self.stack_pipe
-        if pipe is None or not pipe.poll(0):
-            return ""  # not started yet: the signal would end it
-        if pipe.recv_bytes() != b"ready":
+        if pipe is None:
             return ""
+        if not self._can_tell_stack:
+            if not pipe.poll(0):
+                return ""  # not started yet: the signal would end it
+            pipe.recv_bytes()
+            self._can_tell_stack = True
         try:
             os.kill(self.pid, STACK_SIGNAL)
         except ProcessLookupError:

@@ -74,9 +74,10 @@ class Startup:
             what += f" ({type(attributes[attribute]).__name__})"
         return StartupNotPicklable(
             f"DataLoader argument {what} cannot be pickled, which the start method "
-            f"{self.start_method!r} needs: {str(error).rstrip('.')}. Open or make such an object in the worker: at "
-            "the first `__getitem__`, in `__iter__` or in `worker_init_fn`, or leave it out in "
-            '`__getstate__`; or start the workers with multiprocessing_context="fork".',
+            f"{self.start_method!r} needs: {str(error).rstrip('.')}. Open or make such an object "
+            "in the worker (at the first `__getitem__`, in `__iter__` or in `worker_init_fn`), or "
+            "leave it out in `__getstate__`, or start the workers with "
+            'multiprocessing_context="fork".',
             argument=argument,
             attribute=attribute,
             start_method=self.start_method,

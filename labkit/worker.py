@@ -31,7 +31,7 @@ from labkit.errors import WorkerException
 from labkit.feeder import Feeder, Forwarded
 from labkit.fetch import Fetched, Fetcher, make_fetcher
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
-from labkit.sharing import building_in, make_sender
+from labkit.sharing import Segment, building_in, make_sender
 from labkit.startup import Startup
 
 __all__ = ["WorkerInfo", "get_worker_info", "numpy_seed", "set_epoch", "worker_loop"]
@@ -89,7 +89,11 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def worker_loop(
-    channel: Channel, worker_id: int, startup: Startup, stack_pipe: Connection | None
+    channel: Channel,
+    worker_id: int,
+    startup: Startup,
+    note: Segment,
+    stack_pipe: Connection | None,
 ) -> None:
     """A worker's life: the target of its process.
 
@@ -97,6 +101,7 @@ def worker_loop(
         channel: its end.
         worker_id: 0 to num_workers - 1.
         startup: what all workers of the loader get.
+        note: where to write the number of the batch that it begins: read when it has died.
         stack_pipe: where to write its stack at a `STACK_SIGNAL`, if a timeout may ask for that.
     """
     try:
@@ -107,7 +112,7 @@ def worker_loop(
         if stack_pipe is not None:
             faulthandler.register(STACK_SIGNAL, file=stack_pipe, all_threads=True)
             stack_pipe.send_bytes(b"ready")  # before that, the signal would end this process
-        _Worker(channel, worker_id, startup).run()
+        _Worker(channel, worker_id, startup, note).run()
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)  # the main process was interrupted too, and says so
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -123,8 +128,10 @@ def accept_interrupts() -> None:
 
 
 class _Worker:
-    def __init__(self, channel: Channel, worker_id: int, startup: Startup) -> None:
+    def __init__(self, channel: Channel, worker_id: int, startup: Startup, note: Segment) -> None:
         self._channel = channel
+        self._note = note.integer()
+        note.close()
         self._id = worker_id
         self._startup = startup
         self._sender = make_sender(
@@ -194,6 +201,7 @@ class _Worker:
             self._feeder.put(message)
         elif not self._ended:
             batch, index = message
+            self._note.value = batch
             self._feeder.put(self._run(batch, index))
 
     def _resume(self, message: Resume) -> None:

@@ -23,6 +23,7 @@ from labkit.sharing.arena import Arena
 from labkit.sharing.arena_strategy import ArenaReceiver, ArenaSender
 from labkit.sharing.pickling import BatchPickler, loads
 from labkit.sharing.report import private_arena, report
+from labkit.sharing.segment import Segment
 from labkit.sharing.strategies import (
     CopyReceiver,
     CopySender,
@@ -38,6 +39,7 @@ __all__ = [
     "Arena",
     "BatchPickler",
     "Receiver",
+    "Segment",
     "Sender",
     "building_in",
     "check_sharing_strategy",

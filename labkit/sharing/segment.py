@@ -21,6 +21,7 @@ import mmap
 import os
 import tempfile
 from contextlib import suppress
+from multiprocessing.reduction import DupFd
 from typing import Any
 
 from labkit.channel import too_many_open_files
@@ -67,9 +68,17 @@ class Segment:
         """New memory of this process alone, for an arena that nobody else reads."""
         return cls(-1, nbytes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Works only while a process is being spawned: multiprocessing then hands the file over.
+        return _received, (DupFd(self.fd), self.nbytes)
+
     def exporter(self, offset: int, nbytes: int) -> Exporter:
         """The bytes [offset, offset + nbytes), as an exporter that keeps the mapping alive."""
         return bytes_type(nbytes).from_buffer(self._mapping, offset)
+
+    def integer(self) -> ctypes.c_int64:
+        """The first eight bytes, as a number that both processes read and write."""
+        return ctypes.c_int64.from_buffer(self._mapping)
 
     def discard(self, start: int, end: int) -> None:
         """Give whole pages within [start, end) back to the system; they read as zero afterwards."""
@@ -90,6 +99,10 @@ class Segment:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = _CLOSED
+
+
+def _received(dup: Any, nbytes: int) -> Segment:
+    return Segment(dup.detach(), nbytes)
 
 
 _CLOSED = -2
