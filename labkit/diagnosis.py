@@ -71,8 +71,9 @@ def timed_out(
     if batch is not None:
         late = f"batch {batch} has not come from {worker}, asked for indices {_short(indices)}"
     return LoaderTimeout(
-        f"DataLoader timed out after {seconds} seconds: {late}. If that is only slow, raise `timeout` or make batches smaller; if it is stuck on a lock that was held "
-        'while the worker was forked, use multiprocessing_context="spawn" or "forkserver".'
+        f"DataLoader timed out after {seconds} seconds: {late}. If that is only slow, raise "
+        "`timeout` or make batches smaller; if it is stuck on a lock that was held while the worker "
+        'was forked, use multiprocessing_context="spawn" or "forkserver".'
         + (f"\nThe worker is here:\n{stack}" if stack else ""),
         worker_id=worker_id,
         pid=pid,

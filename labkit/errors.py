@@ -235,7 +235,11 @@ class WorkerException:
             type_name=self.type_name,
             message=self.message,
         )
-        raise (self.error or self._rebuild()) from cause
+        error = self.error or self._rebuild()
+        try:
+            raise error from cause
+        finally:
+            del self, error  # this frame is part of the traceback: no cycle through it
 
     def _rebuild(self) -> BaseException:
         where = f"in DataLoader worker process {self.worker_id}"

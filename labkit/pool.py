@@ -62,17 +62,16 @@ class WorkerPool:
     def __init__(self, startup: Startup, context: BaseContext, with_stacks: bool = False) -> None:
         self.num_workers = startup.num_workers
         self._workers: list[_WorkerHandle] = []
-        self._finalizer = weakref.finalize(self, _close, self._workers, os.getpid())
+        # One registered selector: a wait costs the same for 1 as for 64 workers.
+        self._selector = selectors.DefaultSelector()
+        close_in_forked_children(self._selector)
+        self._finalizer = weakref.finalize(self, _close, self._workers, self._selector, os.getpid())
         try:
             for worker_id in range(startup.num_workers):
                 self._workers.append(_WorkerHandle(worker_id, startup, context, with_stacks))
         except BaseException:
             self.close()
             raise
-        # One registered selector: a wait costs the same for 1 as for 64 workers.
-        self._selector = selectors.DefaultSelector()
-        close_in_forked_children(self._selector)
-        weakref.finalize(self, self._selector.close).atexit = False
         for worker in self._workers:
             self._selector.register(worker.channel, selectors.EVENT_READ, worker)
 
@@ -85,8 +84,8 @@ class WorkerPool:
         """End the workers, by force after `grace_seconds`. Safe to repeat."""
         finalizer = self._finalizer.detach()
         if finalizer is not None:
-            _, close, (workers, owner_pid), _ = finalizer
-            close(workers, owner_pid, grace_seconds)
+            _, close, arguments, _ = finalizer
+            close(*arguments, grace_seconds)
 
     def pid(self, worker_id: int) -> int:
         """The process id of a worker."""
@@ -262,7 +261,10 @@ class _WorkerHandle:
 
 
 def _close(
-    workers: list[_WorkerHandle], owner_pid: int, grace_seconds: float = _GRACE_SECONDS
+    workers: list[_WorkerHandle],
+    selector: selectors.BaseSelector,
+    owner_pid: int,
+    grace_seconds: float = _GRACE_SECONDS,
 ) -> None:
     if os.getpid() != owner_pid:
         return  # a forked child collected its copy: these are not its children
@@ -276,6 +278,7 @@ def _close(
         if worker.process.exitcode is None:
             worker.process.terminate()
     _join(workers, time.monotonic() + _TERMINATE_SECONDS)
+    selector.close()
     while workers:
         workers.pop().end()
 

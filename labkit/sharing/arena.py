@@ -51,11 +51,11 @@ class Slot:
 
     Attributes:
         lent: messages with it that have not come back.
-        used_here: the reference to its exporter in this process, while that is alive.
+        is_used_here: its exporter in this process is alive.
         is_warm: its pages have been touched since it was made or discarded.
     """
 
-    __slots__ = ("is_warm", "key", "lent", "nbytes", "offset", "segment", "used_here")
+    __slots__ = ("is_used_here", "is_warm", "key", "lent", "nbytes", "offset", "segment")
 
     def __init__(self, key: SlotKey, segment: Segment, offset: int, nbytes: int) -> None:
         self.key = key
@@ -63,7 +63,7 @@ class Slot:
         self.offset = offset
         self.nbytes = nbytes
         self.lent = 0
-        self.used_here: _SlotRef | None = None
+        self.is_used_here = False
         self.is_warm = False
 
 
@@ -147,11 +147,11 @@ class Arena:
 
     def _export(self, slot: Slot) -> Exporter:
         memory = slot.segment.exporter(slot.offset, slot.nbytes)
-        ref = slot.used_here = _SlotRef(memory, self._dead.append)
+        ref = _SlotRef(memory, self._dead.append)
         ref.slot = slot
         ref.address = ctypes.addressof(memory)
         self._used[ref.address] = ref
-        slot.is_warm = True
+        slot.is_used_here = slot.is_warm = True
         return memory
 
     def exporter_at(self, address: int) -> Exporter | None:
@@ -178,11 +178,11 @@ class Arena:
         while self._dead:
             ref = self._dead.popleft()
             del self._used[ref.address]
-            ref.slot.used_here = None
+            ref.slot.is_used_here = False
             self._free_if_unused(ref.slot)
 
     def _free_if_unused(self, slot: Slot) -> None:
-        if slot.lent == 0 and slot.used_here is None:
+        if slot.lent == 0 and not slot.is_used_here:
             self._classes[slot.nbytes].free.append(slot)
             self._in_use_bytes -= slot.nbytes
 
@@ -234,7 +234,7 @@ class Arena:
                 SlotReport(
                     slot_bytes=size,
                     slots=len(c.slots),
-                    building=sum(slot.used_here is not None for slot in c.slots),
+                    building=sum(slot.is_used_here for slot in c.slots),
                     lent=sum(slot.lent > 0 for slot in c.slots),
                     free=len(c.free),
                     warm=sum(slot.is_warm for slot in c.slots),

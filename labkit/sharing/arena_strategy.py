@@ -7,11 +7,11 @@ which slots nobody sees any more. That list rides along with the next task.
 from __future__ import annotations
 
 import os
-import select
 import threading
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from labkit.sharing.arena import Arena, SlotKey
@@ -79,18 +79,27 @@ class _Child:
     """A forked process that may see what was held at its fork."""
 
     def __init__(self) -> None:
-        self._reads, self._writes = os.pipe()
+        self._reads = self._writes = -1
+        with suppress(OSError):  # no descriptor is left: then it is never known to be gone
+            self._reads, self._writes = os.pipe()
+            os.set_blocking(self._reads, False)
 
     def only_theirs(self) -> None:
         """In the parent, after the fork: only the child holds the writing end now."""
-        os.close(self._writes)
+        if self._writes >= 0:
+            os.close(self._writes)
+            self._writes = -1
 
     def is_gone(self) -> bool:
         """Whether it has ended, or replaced itself by another program."""
-        return bool(select.select([self._reads], [], [], 0)[0])
+        try:
+            return self._reads >= 0 and os.read(self._reads, 1) == b""
+        except BlockingIOError:
+            return False
 
     def __del__(self) -> None:
-        os.close(self._reads)
+        if self._reads >= 0:
+            os.close(self._reads)
 
 
 class _HeldRef(weakref.ref[Any]):
@@ -157,8 +166,7 @@ class ArenaReceiver(Receiver):
         still_seen: list[_HeldRef] = []
         keys: list[SlotKey] = []
         for ref in self._seen_by_children:
-            seen = not all(child.is_gone() for child in ref.children)
-            if seen:
+            if _is_seen_by_a_child(ref):
                 still_seen.append(ref)
             else:
                 keys.append(ref.key)
@@ -168,39 +176,39 @@ class ArenaReceiver(Receiver):
     def close(self, worker_pid: int) -> None:
         """The worker is gone, so every slot that nobody sees is free: give its pages back."""
         self._closed = True
-        self._take_returns_for_good()
-        seen = [*self._held.values(), *self._seen_by_children]
-        taken = sorted((ref.key, ref.nbytes) for ref in seen)
-        for segment_id, segment in self._segments.items():
-            start = 0
-            for (taken_in, offset), nbytes in taken:
-                if taken_in == segment_id:
-                    segment.discard(start, offset)
-                    start = offset + nbytes
-            segment.discard(start, segment.nbytes)
-        _closed_with_batches.add(self)
-        self._release()
-
-    def _take_returns_for_good(self) -> None:
-        """What died is not returned any more; what a child sees stays as it is for ever."""
-        for ref in [*self._dead, *self._seen_by_children]:
-            ref.children = tuple(child for child in ref.children if not child.is_gone())
         self._seen_by_children = [
-            ref for ref in [*self._dead, *self._seen_by_children] if ref.children
+            ref for ref in [*self._dead, *self._seen_by_children] if _is_seen_by_a_child(ref)
         ]
         self._dead.clear()
+        seen = sorted((ref.key, ref.nbytes) for ref in self._all_seen())
+        for segment_id, segment in list(self._segments.items()):
+            start = 0
+            for (_, offset), nbytes in (place for place in seen if place[0][0] == segment_id):
+                segment.discard(start, offset)
+                start = offset + nbytes
+            if start:
+                segment.discard(start, segment.nbytes)
+            else:
+                del self._segments[segment_id]  # nobody sees any of it
+        _closed_with_batches.add(self)  # until the last batch dies, something must keep this alive
+        self._release()
 
     def _discard(self, ref: _HeldRef) -> None:
         """A view died after the worker did: give the slot's pages back, if nobody sees them."""
-        others = [*self._held.values(), *self._seen_by_children]
-        if any(not child.is_gone() for child in ref.children):
+        if _is_seen_by_a_child(ref):
             self._seen_by_children.append(ref)
-        elif all(other.key != ref.key for other in others):
-            segment_id, offset = ref.key
+            return
+        segment_id, offset = ref.key
+        others = [other.key for other in self._all_seen() if other.key[0] == segment_id]
+        if not others:
+            self._segments.pop(segment_id, None)  # its mapping goes with the exporter
+        elif ref.key not in others:
             self._segments[segment_id].discard(offset, offset + ref.nbytes)
 
+    def _all_seen(self) -> list[_HeldRef]:
+        return [*self._held.values(), *self._seen_by_children]
+
     def _release(self) -> None:
-        """Let go of everything once nothing is held; until then something must keep this alive."""
         if not self._held:
             _closed_with_batches.discard(self)
             self._seen_by_children.clear()  # their memory is theirs now; closes the pipes
@@ -218,6 +226,10 @@ class ArenaReceiver(Receiver):
     def segment_bytes(self) -> list[int]:
         """Bytes of each segment; pages that were never touched are not in memory."""
         return [segment.nbytes for segment in list(self._segments.values())]
+
+
+def _is_seen_by_a_child(ref: _HeldRef) -> bool:
+    return not all(child.is_gone() for child in ref.children)
 
 
 def live_receivers() -> list[ArenaReceiver]:
