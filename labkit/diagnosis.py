@@ -72,8 +72,8 @@ def timed_out(
         late = f"batch {batch} has not come from {worker}, asked for indices {_short(indices)}"
     return LoaderTimeout(
         f"DataLoader timed out after {seconds} seconds: {late}. If that is only slow, raise "
-        "`timeout` or make batches smaller; if it is stuck on a lock that was held while the worker "
-        'was forked, use multiprocessing_context="spawn" or "forkserver".'
+        "`timeout` or make batches smaller; if it is stuck on a lock that was held while the "
+        'worker was forked, use multiprocessing_context="spawn" or "forkserver".'
         + (f"\nThe worker is here:\n{stack}" if stack else ""),
         worker_id=worker_id,
         pid=pid,

@@ -61,6 +61,7 @@ class WorkerPool:
 
     def __init__(self, startup: Startup, context: BaseContext, with_stacks: bool = False) -> None:
         self.num_workers = startup.num_workers
+        self._owner_pid = os.getpid()
         self._workers: list[_WorkerHandle] = []
         # One registered selector: a wait costs the same for 1 as for 64 workers.
         self._selector = selectors.DefaultSelector()
@@ -82,10 +83,8 @@ class WorkerPool:
 
     def close(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """End the workers, by force after `grace_seconds`. Safe to repeat."""
-        finalizer = self._finalizer.detach()
-        if finalizer is not None:
-            _, close, arguments, _ = finalizer
-            close(*arguments, grace_seconds)
+        if self._finalizer.detach() is not None:
+            _close(self._workers, self._selector, self._owner_pid, grace_seconds)
 
     def pid(self, worker_id: int) -> int:
         """The process id of a worker."""
