@@ -12,14 +12,14 @@ same-numel shapes do not pass silently.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data._utils import collate as torch_collate
 
+from labkit.containers import like_mapping, like_sequence
 from labkit.errors import CollateError, UncollatableType, literal
 from labkit.sharing import empty_shared
 
@@ -74,11 +74,11 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateFnMap | None = None)
         raise _uncollatable(type(first))
     entries = {key: _collate_column(key, columns[key], collate_fn_map) for key in columns}
     if isinstance(first, Mapping):
-        return _like_mapping(first, entries)
+        return like_mapping(first, entries)
     if isinstance(first, tuple):
         # A plain tuple becomes a list, as it does in PyTorch (for backwards compatibility there).
         return type(first)(*entries.values()) if hasattr(first, "_fields") else [*entries.values()]
-    return _like_sequence(first, [*entries.values()])
+    return like_sequence(first, [*entries.values()])
 
 
 def _function_for(element: Any, collate_fn_map: CollateFnMap) -> Callable[..., Any] | None:
@@ -149,31 +149,6 @@ def _uncollatable(found: object) -> UncollatableType:
         f"{literal(found)} in {{0}}. Convert it in the dataset, or pass your own collate_fn.",
         0,
     )
-
-
-def _like_mapping(model: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
-    """A mapping of the model's type with these entries, as well as that type allows."""
-    try:
-        if isinstance(model, MutableMapping):
-            clone = copy.copy(model)  # the type may carry more than its entries
-            clone.update(entries)
-            return clone
-        return type(model)(entries)  # type: ignore[call-arg]
-    except TypeError:
-        return entries
-
-
-def _like_sequence(model: Sequence[Any], elements: list[Any]) -> Any:
-    """A sequence of the model's type with these elements, as well as that type allows."""
-    try:
-        if isinstance(model, MutableSequence):
-            clone = copy.copy(model)
-            for i, element in enumerate(elements):
-                clone[i] = element
-            return clone
-        return type(model)(elements)  # type: ignore[call-arg]
-    except TypeError:
-        return elements  # such as range
 
 
 # The functions by type. Each takes the samples' leaves at one place.
@@ -308,10 +283,10 @@ def default_convert(data: Any) -> Any:
             return data
         return torch.as_tensor(data)
     if isinstance(data, Mapping):
-        return _like_mapping(data, {key: default_convert(data[key]) for key in data})
+        return like_mapping(data, {key: default_convert(data[key]) for key in data})
     if isinstance(data, tuple):
         converted = [default_convert(element) for element in data]
         return cls(*converted) if hasattr(data, "_fields") else converted
     if isinstance(data, Sequence):
-        return _like_sequence(data, [default_convert(element) for element in data])
+        return like_sequence(data, [default_convert(element) for element in data])
     return data

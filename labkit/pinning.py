@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from labkit.containers import like_mapping, like_sequence
+
 __all__ = ["can_pin", "pin_batch"]
 
 
@@ -44,29 +46,15 @@ def pin_batch(batch: Any) -> Any:
     if hasattr(batch, "pin_memory"):
         return batch.pin_memory()
     if isinstance(batch, Mapping):
-        return _refilled(batch, {key: pin_batch(value) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*map(pin_batch, batch))
+        return like_mapping(batch, {key: pin_batch(value) for key, value in batch.items()})
+    if isinstance(batch, tuple):
+        pinned = [pin_batch(element) for element in batch]
+        return type(batch)(*pinned) if hasattr(batch, "_fields") else type(batch)(pinned)
     if isinstance(batch, Sequence):
-        return _refilled(batch, [pin_batch(element) for element in batch])
+        return like_sequence(batch, [pin_batch(element) for element in batch])
     if is_dataclass(batch) and not isinstance(batch, type):
-        pinned = copy.copy(batch)
+        clone = copy.copy(batch)
         for field in fields(batch):
-            object.__setattr__(pinned, field.name, pin_batch(getattr(batch, field.name)))
-        return pinned
+            object.__setattr__(clone, field.name, pin_batch(getattr(batch, field.name)))
+        return clone
     return batch
-
-
-def _refilled(container: Any, content: Any) -> Any:
-    """A container like this one (subclass, default factory, attributes) with another content."""
-    if isinstance(container, (tuple, frozenset)):
-        return type(container)(content)
-    try:
-        clone = copy.copy(container)
-        if isinstance(container, Mapping):
-            clone.update(content)
-        else:
-            clone[:] = content
-    except (TypeError, AttributeError):
-        return content
-    return clone

@@ -222,7 +222,8 @@ class _WorkerHandle:
 
     def drain(self, deadline: float) -> None:
         """Read until the worker's end of the channel is closed, so that nothing blocks it."""
-        with selectors.DefaultSelector() as selector, suppress(EOFError, OSError):
+        # Whatever goes wrong in it, the worker is to be ended: it is not read any further then.
+        with selectors.DefaultSelector() as selector, suppress(Exception):
             selector.register(self.channel, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
                 self.channel.read()
@@ -268,18 +269,20 @@ def _close(
     if os.getpid() != owner_pid:
         return  # a forked child collected its copy: these are not its children
     deadline = time.monotonic() + grace_seconds
-    for worker in workers:
-        worker.channel.finish()
-    for worker in workers:
-        worker.drain(deadline)
-    _join(workers, deadline)
-    for worker in workers:
-        if worker.process.exitcode is None:
-            worker.process.terminate()
-    _join(workers, time.monotonic() + _TERMINATE_SECONDS)
-    selector.close()
-    while workers:
-        workers.pop().end()
+    try:
+        for worker in workers:
+            worker.channel.finish()
+        for worker in workers:
+            worker.drain(deadline)
+        _join(workers, deadline)
+        for worker in workers:
+            if worker.process.exitcode is None:
+                worker.process.terminate()
+        _join(workers, time.monotonic() + _TERMINATE_SECONDS)
+    finally:  # also where a second Ctrl-C shortens this
+        selector.close()
+        while workers:
+            workers.pop().end()
 
 
 def _join(workers: list[_WorkerHandle], deadline: float) -> None:
