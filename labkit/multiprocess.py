@@ -10,6 +10,7 @@ Mirrors: torch/utils/data/dataloader.py (`_MultiProcessingDataLoaderIter`).
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import sys
@@ -138,7 +139,7 @@ class MultiProcessIterator(BaseIterator):
         deadline: float | None = None
         while (batch := self._next_arrived()) is None:
             if self._failure is not None:
-                raise self._failure
+                raise _without_traceback(self._failure)
             if not self._tasks:
                 if not self._settings.persistent_workers:
                     self.close()
@@ -185,7 +186,7 @@ class MultiProcessIterator(BaseIterator):
         try:
             messages = list(self._pool.receive(timeout))
         except Exception as error:  # such as a batch that cannot be unpickled here
-            self._failure = error
+            self._failure = _without_traceback(error)
             self.close()
             raise
         for worker_id, message in messages:
@@ -244,12 +245,13 @@ class MultiProcessIterator(BaseIterator):
     def _raise_died(self, worker_id: int, death: Death) -> NoReturn:
         task = self._tasks.get(death.batch)
         if task is None or task.result is not None:
-            self._failure = worker_died(worker_id, death)  # it had nothing to do
+            error = worker_died(worker_id, death)  # it had nothing to do
         else:
-            self._failure = worker_died(worker_id, death, death.batch, task.index)
+            error = worker_died(worker_id, death, death.batch, task.index)
+        self._failure = _without_traceback(error)
         self._pool.close(grace_seconds=_GRACE_AFTER_DEATH)
         self.close()
-        raise self._failure
+        raise error
 
     def _raise_timeout(self, worker_id: int | None = None) -> NoReturn:
         """For the oldest batch that has not come, from this worker or from any."""
@@ -262,6 +264,14 @@ class MultiProcessIterator(BaseIterator):
             late, indices = None, None
         pid, stack = self._pool.pid(worker_id), self._pool.stack(worker_id)
         raise timed_out(self._settings.timeout, worker_id, pid, late, indices, stack)
+
+
+def _without_traceback(error: Exception) -> Exception:
+    """The same error to be raised again. A traceback holds frames, and these hold the batches."""
+    try:
+        return copy.copy(error)
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _seconds_until(deadline: float | None) -> float | None:
