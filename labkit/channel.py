@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import array
 import os
+import select
 import socket
 import struct
+import sys
 import threading
 import weakref
 from collections import deque
@@ -194,6 +196,14 @@ class Channel:
         """Say that nothing more will be sent: the other side reads an end-of-file after it all."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
+
+    def peer_is_gone(self) -> bool:
+        """Whether the other end is closed for good, and not only finished. Known on Linux."""
+        if sys.platform != "linux":
+            return False
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return any(events & select.POLLHUP for _, events in poll.poll(0))
 
     def close(self) -> None:
         """Close this end, and the descriptors of messages that nobody took. Safe to repeat."""

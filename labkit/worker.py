@@ -167,7 +167,7 @@ class _Worker:
                     stream.write_rest()
             self._feeder.finish()
         finally:
-            self._sender.close()
+            self._sender.close(receiver_is_gone=self._channel.peer_is_gone())
 
     def _seed(self) -> None:
         global _worker_info

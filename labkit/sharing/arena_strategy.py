@@ -59,7 +59,7 @@ class ArenaSender(Sender):
         # over once more.
         self._introduced.difference_update(segment_id for segment_id, _ in parcel.lent)
 
-    def close(self) -> None:
+    def close(self, receiver_is_gone: bool = False) -> None:
         self.arena.close()
 
 

@@ -16,6 +16,7 @@ Mirrors: torch/multiprocessing/reductions.py (`reduce_storage`, `rebuild_storage
 from __future__ import annotations
 
 import ctypes
+import os
 import weakref
 from dataclasses import dataclass, field
 from pickle import PickleBuffer
@@ -75,8 +76,8 @@ class Sender:
     def withdraw(self, parcel: Parcel) -> None:
         """Called when a message for which handles were made will not be sent."""
 
-    def close(self) -> None:
-        """Called when the worker ends. Messages may be under way still."""
+    def close(self, receiver_is_gone: bool = False) -> None:
+        """Called when the worker ends; if the receiver is not gone, messages may be under way."""
 
 
 class Receiver:
@@ -207,7 +208,9 @@ class FileSystemSender(Sender):
         for name in parcel.names:
             names.remove(name)
 
-    def close(self) -> None:
+    def close(self, receiver_is_gone: bool = False) -> None:
+        if receiver_is_gone:
+            names.remove_made_by(os.getpid())
         while self._names:
             names.remove(self._names.popitem()[1])
 
