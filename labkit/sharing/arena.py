@@ -16,6 +16,7 @@ PyTorch has nothing like it.
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections import deque
@@ -121,6 +122,7 @@ class Arena:
         self._lock = threading.Lock()
         self._in_use_bytes = 0
         self._allocations = 0
+        _arenas.add(self)
 
     def allocate(self, nbytes: int) -> Exporter:
         """Memory of `slot_size(nbytes)` bytes, uninitialised; a free slot is taken again.
@@ -246,3 +248,19 @@ class Arena:
         """Close the segments' descriptors. The memory stays as long as somebody has it mapped."""
         for segment in self._segments:
             segment.close()
+
+    def unlock_in_child(self) -> None:
+        """In a forked child: the thread that held the lock at the fork is not here to release it."""
+        self._lock = threading.Lock()
+
+
+_arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for arena in list(_arenas):
+        arena.unlock_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -72,7 +72,8 @@ class ArenaSender(Sender):
 # - A process that was *forked* while the batch was alive maps the same memory and has views of its
 #   own, of which nobody here knows. So a slot that is held at a fork is returned only when that
 #   child has ended or become another program: the child holds the writing end of a pipe, and its
-#   closing can be read here.
+#   closing can be read here. (A child that closes descriptors which are not its own, as a daemon
+#   does, looks gone.)
 
 
 class _Child:

@@ -12,8 +12,9 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -173,8 +174,9 @@ def test_an_arena_that_frees_too_early_does_not_pass(monkeypatch):
         self._classes[slot.nbytes].free.append(slot)  # though it may be used here, or lent again
 
     monkeypatch.setattr(Arena, "take_back", take_back)
-    with pytest.raises(AssertionError):
-        run_state_machine_as_test(ArenaMachine, settings=settings(max_examples=200, database=None))
+    once = settings(max_examples=200, database=None, phases=[Phase.generate], derandomize=True)
+    with pytest.raises((AssertionError, Flaky)):
+        run_state_machine_as_test(ArenaMachine, settings=once)
 
 
 def test_threads_never_get_the_same_slot(make_segment):

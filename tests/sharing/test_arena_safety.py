@@ -351,15 +351,21 @@ def test_what_a_reader_keeps_never_changes():
 
 
 def return_slots_at_once(monkeypatch):
-    opened = ArenaReceiver.open
+    opened, noted = ArenaReceiver.open, ArenaReceiver._note_death
 
     def open_and_return(self, handle, fds):
         memory = opened(self, handle, fds)
         self._dead.append([*self._held.values()][-1])
         return memory
 
+    def note_death(self, ref):
+        if self._closed:
+            noted(self, ref)
+        else:
+            del self._held[id(ref)]
+
     monkeypatch.setattr(ArenaReceiver, "open", open_and_return)
-    monkeypatch.setattr(ArenaReceiver, "_note_death", lambda self, ref: self._held.pop(id(ref)))
+    monkeypatch.setattr(ArenaReceiver, "_note_death", note_death)
 
 
 def free_slots_of_this_process_at_once(monkeypatch):
