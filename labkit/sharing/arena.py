@@ -250,7 +250,7 @@ class Arena:
             segment.close()
 
     def unlock_in_child(self) -> None:
-        """In a forked child: the thread that held the lock at the fork is not here to release it."""
+        """In a forked child: the thread that held the lock at the fork is not here."""
         self._lock = threading.Lock()
 
 
