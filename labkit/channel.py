@@ -46,6 +46,8 @@ _MAX_FDS = 253  # SCM_MAX_FD of Linux: what one sendmsg() carries at most
 _FD_BYTES = array.array("i").itemsize
 # One read meets the descriptors of one sendmsg() at most: the kernel does not merge them.
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_MAX_FDS * _FD_BYTES) if hasattr(socket, "CMSG_SPACE") else 0
+# As a plain number: the operators of `IntFlag` take longer than the system call.
+_TRUNCATED = int(getattr(socket, "MSG_CTRUNC", 0))
 
 Message = tuple[bytearray, list[int]]
 """A payload and the file descriptors that came with it; whoever takes it owns them."""
@@ -54,12 +56,17 @@ Message = tuple[bytearray, list[int]]
 class Channel:
     """One end of a duplex channel of messages.
 
+    Args:
+        sock: its socket.
+        takes_fds: descriptors may come from the other side.
+
     Attributes:
         inbox: complete messages that `read` has found and nobody has taken yet, oldest first.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, takes_fds: bool = True) -> None:
         self._socket = sock
+        self._takes_fds = takes_fds and bool(_ANCILLARY_BYTES)
         self.inbox: deque[Message] = deque()
         self._outbox: deque[memoryview] = deque()
         self._read_buffer = bytearray(_READ_BYTES)
@@ -72,14 +79,16 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
-        """Two connected ends: the first never blocks (the main process's), the second does."""
+        """Two connected ends. The first, the main process's, never blocks, and takes descriptors;
+        the second, a worker's, blocks, and takes none.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        return cls(ours), cls(theirs)
+        return cls(ours), cls(theirs, takes_fds=False)
 
-    def __reduce__(self) -> tuple[type[Channel], tuple[socket.socket]]:
+    def __reduce__(self) -> tuple[type[Channel], tuple[socket.socket, bool]]:
         # Works only while a process is being spawned: multiprocessing then hands the socket over.
-        return Channel, (self._socket,)
+        return Channel, (self._socket, self._takes_fds)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -157,13 +166,13 @@ class Channel:
             self._parse()
 
     def _receive_into(self, target: memoryview) -> int:
-        if not _ANCILLARY_BYTES:
+        if not self._takes_fds:
             return self._socket.recv_into(target)
         count, ancillary, flags, _ = self._socket.recvmsg_into([target], _ANCILLARY_BYTES)
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._fds.extend(memoryview(data[: len(data) // _FD_BYTES * _FD_BYTES]).cast("i"))
-        if flags & socket.MSG_CTRUNC:
+        if flags & _TRUNCATED:
             raise too_many_open_files()
         return count
 

@@ -167,7 +167,9 @@ class MultiProcessIterator(BaseIterator):
     def _receive(self, deadline: float | None) -> None:
         """Wait for something to arrive and put it where it belongs."""
         ends = []
-        for worker_id, message in (messages := self._messages(_seconds_until(deadline))):
+        awaited = self._tasks.get(self._rcvd_idx)
+        messages = self._messages(_seconds_until(deadline), awaited.worker_id if awaited else None)
+        for worker_id, message in messages:
             batch, data, _ = message
             if isinstance(data, IterableEnd):
                 self._void_tasks_of(worker_id)
@@ -181,10 +183,12 @@ class MultiProcessIterator(BaseIterator):
         if not messages and _is_over(deadline):
             self._raise_timeout()
 
-    def _messages(self, timeout: float | None = None) -> list[tuple[int, Any]]:
+    def _messages(
+        self, timeout: float | None = None, likely: int | None = None
+    ) -> list[tuple[int, Any]]:
         """What has arrived, as (worker id, message). A death or a broken message ends it all."""
         try:
-            messages = list(self._pool.receive(timeout))
+            messages = self._pool.receive(timeout, likely)
         except Exception as error:  # such as a batch that cannot be unpickled here
             self._failure = _without_traceback(error)
             self.close()

@@ -17,7 +17,6 @@ import signal
 import sys
 import time
 import weakref
-from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
@@ -104,18 +103,27 @@ class WorkerPool:
                 both = selectors.EVENT_READ | selectors.EVENT_WRITE
                 self._selector.modify(worker.channel, both, worker)
 
-    def receive(self, timeout: float | None = None) -> Iterator[tuple[int, Any]]:
-        """Wait until something arrives, and yield all of it as (worker id, message or `Death`).
+    def receive(
+        self, timeout: float | None = None, likely: int | None = None
+    ) -> list[tuple[int, Any]]:
+        """Wait until something arrives, and return all of it as (worker id, message or `Death`).
 
         Args:
-            timeout: seconds to wait; nothing is yielded if nothing came. None: as long as it takes.
+            timeout: seconds to wait; the list is empty if nothing came. None: as long as it takes.
+            likely: a worker that will have sent something already, if the others are not slower
+                than this process: it is looked at first, which spares waiting.
         """
+        if likely is not None:
+            arrived = self._receive_from(self._workers[likely])
+            if arrived:
+                return arrived
+        arrived = []
         for key, events in self._selector.select(timeout):
-            worker: _WorkerHandle = key.data
             if events & selectors.EVENT_WRITE:
-                self._flush(worker)
+                self._flush(key.data)
             if events & selectors.EVENT_READ:
-                yield from self._receive_from(worker)
+                arrived += self._receive_from(key.data)
+        return arrived
 
     def _flush(self, worker: _WorkerHandle) -> None:
         try:
@@ -125,14 +133,15 @@ class WorkerPool:
         if done:
             self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
 
-    def _receive_from(self, worker: _WorkerHandle) -> Iterator[tuple[int, Any]]:
+    def _receive_from(self, worker: _WorkerHandle) -> list[tuple[int, Any]]:
         try:
             worker.channel.read()
+        except BlockingIOError:
+            return []
         except EOFError:
             self._selector.unregister(worker.channel)
-            yield worker.id, Death(worker.pid, worker.wait_for_exit(), worker.note.value)
-        for message in worker.take():
-            yield worker.id, message
+            return [(worker.id, Death(worker.pid, worker.wait_for_exit(), worker.note.value))]
+        return [(worker.id, message) for message in worker.take()]
 
     def retire(self, worker_id: int) -> None:
         """Let a worker end: it gets no more tasks. Its end will be no news."""
@@ -184,17 +193,22 @@ class _WorkerHandle:
             startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
         )
 
-    def take(self) -> Iterator[Any]:
+    def take(self) -> list[Any]:
         """The messages that have arrived; what was printed is printed."""
+        messages = []
         while self.channel.inbox:
             payload, fds = self.channel.inbox.popleft()
             message = loads(payload, fds, self.receiver)
             if isinstance(message, Printed):
-                stream = sys.stdout if message.stream == "stdout" else sys.stderr
-                for line in message.text.splitlines():
-                    print(f"[worker {self.id}] {line}", file=stream)
+                self._print(message)
             else:
-                yield message
+                messages.append(message)
+        return messages
+
+    def _print(self, printed: Printed) -> None:
+        stream = sys.stdout if printed.stream == "stdout" else sys.stderr
+        for line in printed.text.splitlines():
+            print(f"[worker {self.id}] {line}", file=stream)
 
     def wait_for_exit(self) -> int | None:
         """Its exit code. The channel ends just before the process does; None if it does not."""
@@ -227,8 +241,7 @@ class _WorkerHandle:
             selector.register(self.channel, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
                 self.channel.read()
-                for _ in self.take():
-                    pass  # batches that nobody wants; prints were printed
+                self.take()  # batches that nobody wants; prints are printed
 
     def end(self) -> None:
         """Reap the process, by force if it must be, and close all that belongs to it."""

@@ -19,6 +19,7 @@ import random
 import select
 import signal
 import sys
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -38,6 +39,9 @@ __all__ = ["WorkerInfo", "get_worker_info", "numpy_seed", "set_epoch", "worker_l
 
 STACK_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 8
 """On this signal a worker writes its stack to the stack pipe, even while a lock holds it."""
+
+_LONG_SECONDS = 0.01
+"""Before a task that will take so long, it is worth a look whether it is still wanted."""
 
 _PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 
@@ -140,6 +144,7 @@ class _Worker:
         self._feeder = Feeder(channel, worker_id, self._sender)
         self._fetcher: Fetcher | None = None
         self._start_error: WorkerException | None = None
+        self._seconds = 0.0  # that the latest task took
         self._ended = False  # the iterable dataset is exhausted: skip tasks until a `Resume`
         self._closing = select.poll() if _PEER_CLOSED else None
         if self._closing is not None:
@@ -187,7 +192,7 @@ class _Worker:
     def _next_message(self) -> Any:
         while not self._channel.inbox:
             self._channel.read()
-        if self._closing is not None and self._closing.poll(0):
+        if self._seconds > _LONG_SECONDS and self._closing is not None and self._closing.poll(0):
             raise EOFError("the main process wants no more: the tasks that wait are void")
         payload, _ = self._channel.inbox.popleft()
         returned, message = pickle.loads(payload)
@@ -202,7 +207,9 @@ class _Worker:
         elif not self._ended:
             batch, index = message
             self._note.value = batch
+            began = time.monotonic()
             self._feeder.put(self._run(batch, index))
+            self._seconds = time.monotonic() - began
 
     def _resume(self, message: Resume) -> None:
         try:

@@ -382,6 +382,7 @@ def test_nothing_stays_in_shared_memory_when_the_main_process_is_killed(strategy
 
 UNTIL_INTERRUPTED = """
     try:
+        print("begun", flush=True)
         for _ in batches: pass
     finally:
         print(time.monotonic(), flush=True)
@@ -397,12 +398,14 @@ def test_ctrl_c_ends_a_program_with_one_traceback(method, persistent):
     )
     with started(script) as process:
         pids = [int(pid) for pid in process.stdout.readline().split()]
+        assert process.stdout.readline() == "begun\n"
         family = [child.pid for child in family_of(process.pid)]
         start = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGINT, errors
+        assert output, errors
         assert float(output) - start < 2
-        assert process.returncode == -signal.SIGINT
         assert seconds_until(lambda: not any(map(alive, {*pids, *family}))) < 2
     assert errors.count("Traceback") == 1, errors
     assert errors.rstrip().endswith("KeyboardInterrupt")
@@ -466,8 +469,6 @@ def test_a_worker_has_one_torch_thread(method):
 
 def memory_growth_of_a_worker(strings) -> float:
     """MB of memory of its own that a forked worker has won by reading all `strings`."""
-    with open("/proc/self/statm") as file:
-        assert file.read()
 
     def read(index: int) -> int:
         before = psutil.Process().memory_full_info().uss
