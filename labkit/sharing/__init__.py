@@ -66,7 +66,13 @@ def _works_here(strategy: str) -> bool:
 
 
 _chosen: str | None = None
-_building = threading.local()
+
+
+class _Building(threading.local):
+    allocate: Callable[[int], object] | None = None
+
+
+_building = _Building()
 
 
 def get_all_sharing_strategies() -> set[str]:
@@ -131,7 +137,7 @@ def make_receiver(strategy: str, worker: str = "a worker") -> Receiver:
 @contextmanager
 def building_in(allocate: Callable[[int], object] | None) -> Iterator[None]:
     """While it is active, `empty_shared` on this thread takes its memory from `allocate`."""
-    before = getattr(_building, "allocate", None)
+    before = _building.allocate
     _building.allocate = allocate
     try:
         yield
@@ -155,8 +161,8 @@ def empty_shared(shape: Sequence[int], dtype: torch.dtype | None = None) -> torc
     """
     dtype = dtype or torch.get_default_dtype()
     count = math.prod(shape)
-    allocate = getattr(_building, "allocate", None)
-    if allocate is None or count == 0:
+    if _building.allocate is None or count == 0:
         return torch.empty(tuple(shape), dtype=dtype)
-    memory = allocate(count * dtype.itemsize)
-    return torch.frombuffer(memory, dtype=dtype, count=count).resize_(tuple(shape))
+    memory = _building.allocate(count * dtype.itemsize)
+    flat = torch.frombuffer(memory, dtype=dtype, count=count)
+    return flat.resize_(*shape) if len(shape) else flat.resize_(())

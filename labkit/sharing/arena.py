@@ -16,11 +16,12 @@ PyTorch has nothing like it.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ _DISCARD_BYTES = 1 << 16  # slots smaller than this keep their pages when they a
 _SWEEP_EVERY = 256  # allocations
 
 
+@functools.lru_cache(maxsize=1024)
 def slot_size(nbytes: int) -> int:
     """The size class for `nbytes`: at most an eighth more, in eight steps an octave."""
     if nbytes <= _ALIGNMENT:
@@ -132,7 +134,8 @@ class Arena:
         """
         size = slot_size(nbytes)
         with self._lock:
-            self._collect()
+            if self._dead:
+                self._collect()
             if self._limit_bytes is not None:
                 self._check_limit(size, self._limit_bytes)
             size_class = self._classes.get(size)
@@ -151,8 +154,8 @@ class Arena:
         memory = slot.segment.exporter(slot.offset, slot.nbytes)
         ref = _SlotRef(memory, self._dead.append)
         ref.slot = slot
-        ref.address = ctypes.addressof(memory)
-        self._used[ref.address] = ref
+        ref.address = address = ctypes.addressof(memory)
+        self._used[address] = ref
         slot.is_used_here = slot.is_warm = True
         return memory
 
@@ -161,19 +164,25 @@ class Arena:
         ref = self._used.get(address)
         return ref() if ref is not None else None
 
-    def lend(self, memory: Exporter) -> Slot:
-        """Note that a message goes out with this memory. Every `lend` wants one `take_back`."""
-        with self._lock:
-            slot = self._used[ctypes.addressof(memory)].slot
-            slot.lent += 1
-            return slot
+    def lend(self, memory: Exporter) -> Slot | None:
+        """Note that a message goes out with this memory; None if it is not from here.
 
-    def take_back(self, key: SlotKey) -> None:
-        """Note that the receiver of one message sees this slot no more."""
+        Every `lend` wants one `take_back`.
+        """
+        ref = self._used.get(ctypes.addressof(memory))
+        if ref is None or ref() is not memory:
+            return None
         with self._lock:
-            slot = self._slots[key]
-            slot.lent -= 1
-            self._free_if_unused(slot)
+            ref.slot.lent += 1
+        return ref.slot
+
+    def take_back(self, keys: Iterable[SlotKey]) -> None:
+        """Note that the receivers of messages with these slots see them no more."""
+        with self._lock:
+            for key in keys:
+                slot = self._slots[key]
+                slot.lent -= 1
+                self._free_if_unused(slot)
 
     def _collect(self) -> None:
         """Free what died here since the last time."""

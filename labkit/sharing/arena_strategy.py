@@ -38,9 +38,12 @@ class ArenaSender(Sender):
         return self.arena.exporter_at(address)
 
     def handle(self, memory: Exporter, parcel: Parcel) -> Handle:
-        block = as_block(memory, self)
-        slot = self.arena.lend(block)
-        parcel.kept.append(block)
+        slot = self.arena.lend(memory)
+        if slot is None:
+            memory = as_block(memory, self)
+            slot = self.arena.lend(memory)
+            assert slot is not None, "it has just been allocated there"
+        parcel.kept.append(memory)
         parcel.lent.append(slot.key)
         segment_id = slot.key[0]
         if segment_id in self._introduced:
@@ -50,8 +53,8 @@ class ArenaSender(Sender):
         return slot.key, slot.nbytes, slot.segment.nbytes
 
     def take_back(self, returned: list[Any]) -> None:
-        for key in returned:
-            self.arena.take_back(key)
+        if returned:
+            self.arena.take_back(returned)
 
     def withdraw(self, parcel: Parcel) -> None:
         self.take_back(parcel.lent)

@@ -97,7 +97,7 @@ def opened(region: Opened) -> Opened:
 def reduce_tensor(region_of: RegionOf, tensor: torch.Tensor) -> Reduced:
     """A tensor in main memory → dtype, geometry, region; others are taken apart into such."""
     attributes = tensor.__dict__ or None
-    grad = tensor.requires_grad
+    grad, dtype = tensor.requires_grad, tensor.dtype
     if grad and not tensor.is_leaf:
         raise BatchNotShareable(
             "A tensor of the batch requires grad and was computed from others; its graph cannot "
@@ -111,21 +111,21 @@ def reduce_tensor(region_of: RegionOf, tensor: torch.Tensor) -> Reduced:
         return _reduce_unusual(tensor)
     if tensor.is_quantized:
         return _reduce_unusual(tensor)
-    if tensor.is_conj():
+    if dtype.is_complex and tensor.is_conj():
         return _rebuild_conj, (tensor.detach().conj(), grad, attributes)
     if tensor.is_neg():
         tensor = torch.resolve_neg(tensor.detach())
-    dtype, size, stride = tensor.dtype, tuple(tensor.size()), tensor.stride()
+    size, stride, itemsize = tuple(tensor.size()), tensor.stride(), dtype.itemsize
     numel = tensor.numel()
     if numel == 0:
         return _rebuild_empty, (dtype, size, stride, grad, attributes)
     storage = tensor.untyped_storage()
-    start = int(tensor.storage_offset()) * dtype.itemsize
+    start = int(tensor.storage_offset()) * itemsize
     if tensor.is_contiguous():
         last = numel - 1
     else:
         last = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    end = start + (last + 1) * dtype.itemsize
+    end = start + (last + 1) * itemsize
     region = region_of(storage.data_ptr(), storage, start, end)
     return _rebuild_tensor, (region, dtype, start, size, stride, grad, attributes)
 

@@ -137,7 +137,7 @@ class ArenaMachine(RuleBasedStateMachine):
     def take_back(self, place):
         slot = self.used[place % len(self.used)]
         if slot.lent:
-            self.arena.take_back(slot.key)
+            self.arena.take_back([slot.key])
             slot.lent -= 1
             self.forget_unused()
 
@@ -168,10 +168,11 @@ def test_an_arena_counts_and_gives_out_as_its_model_does():
 
 
 def test_an_arena_that_frees_too_early_does_not_pass(monkeypatch):
-    def take_back(self, key):
-        slot = self._slots[key]
-        slot.lent -= 1
-        self._classes[slot.nbytes].free.append(slot)  # though it may be used here, or lent again
+    def take_back(self, keys):
+        for key in keys:
+            slot = self._slots[key]
+            slot.lent -= 1
+            self._classes[slot.nbytes].free.append(slot)  # though it may be used here, or lent
 
     monkeypatch.setattr(Arena, "take_back", take_back)
     once = settings(max_examples=200, database=None, phases=[Phase.generate], derandomize=True)
@@ -198,11 +199,11 @@ def test_threads_never_get_the_same_slot(make_segment):
                 if memory[: len(stamp)] != stamp:
                     wrong.append(stamp)
                 if key is not None:
-                    arena.take_back(key)
+                    arena.take_back([key])
             del memory
         for _, _, key in mine:
             if key is not None:
-                arena.take_back(key)
+                arena.take_back([key])
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
     for thread in threads:
