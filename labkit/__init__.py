@@ -2,7 +2,8 @@
 
 `labkit.DataLoader` takes the arguments of `torch.utils.data.DataLoader` and gives the same batches.
 To follow a batch through the code, read on in this order: `loader`, `iteration`, `multiprocess`,
-`pool`, `channel`, `startup`, `worker`, `fetch`, `collate`, `feeder`, `sharing`.
+`pool`, `channel`, `startup`, `worker`, `fetch`, `collate`, `feeder`, `sharing`. Beside the way
+stand `arguments`, `errors`, `diagnosis`, `messages`, `containers`, `by_value` and `pinning`.
 """
 
 from labkit.collate import default_collate, default_convert

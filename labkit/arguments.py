@@ -14,9 +14,16 @@ from typing import Any, SupportsIndex
 from torch.utils.data import IterableDataset
 
 from labkit.errors import NestedWorkers
+from labkit.sharing import check_sharing_strategy, get_sharing_strategy
 from labkit.worker import get_worker_info
 
-__all__ = ["check_batching", "check_not_nested", "check_workers", "warn_of_too_many"]
+__all__ = [
+    "check_batching",
+    "check_not_nested",
+    "check_sharing",
+    "check_workers",
+    "warn_of_too_many",
+]
 
 
 def check_workers(
@@ -53,6 +60,31 @@ def check_workers(
                 f"{name} option could only be specified in multiprocessing: let num_workers > 0, "
                 f"or leave {name} out"
             )
+
+
+def check_sharing(
+    sharing_strategy: str | None, arena_limit_bytes: int | None, num_workers: int
+) -> None:
+    """What decides how batches get from the workers to the main process."""
+    if sharing_strategy is not None:
+        check_sharing_strategy(sharing_strategy)
+    if arena_limit_bytes is None:
+        return
+    if not isinstance(arena_limit_bytes, SupportsIndex):
+        raise TypeError(
+            f"arena_limit_bytes option should be an int, but got {arena_limit_bytes!r}: write a "
+            "number of bytes, such as 2 * 1024**3"
+        )
+    if arena_limit_bytes < 1:
+        raise ValueError(
+            f"arena_limit_bytes option should be at least 1, but got {arena_limit_bytes}: leave it "
+            "out for no limit"
+        )
+    if num_workers == 0 or (sharing_strategy or get_sharing_strategy()) != "arena":
+        raise ValueError(
+            "arena_limit_bytes option needs num_workers > 0 and the sharing strategy 'arena': "
+            "leave it out with another one"
+        )
 
 
 def check_batching(

@@ -26,18 +26,17 @@ import sys
 import threading
 import weakref
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from labkit.errors import TooManyOpenFiles
+from labkit.errors import too_many_open_files
 
 __all__ = [
     "Channel",
     "Message",
     "close_in_forked_children",
     "handed_over",
-    "open_file_limit",
-    "too_many_open_files",
 ]
 
 _HEADER = struct.Struct("<QI")  # payload bytes, file descriptors
@@ -98,7 +97,8 @@ class Channel:
 
         Args:
             *parts: the payload.
-            fds: descriptors to ride with it. They are duplicated; the caller's stay the caller's.
+            fds: descriptors to ride with it, only on an end that blocks. They are duplicated; the
+                caller's stay the caller's.
 
         Returns:
             True once all of it is written, always so on a blocking end; False where the rest
@@ -223,28 +223,6 @@ class Channel:
             os.close(self._fds.popleft())
 
 
-def open_file_limit() -> int:
-    """The soft limit on open file descriptors of this process; -1 where the system has none."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return -1
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
-def too_many_open_files() -> TooManyOpenFiles:
-    """The error to raise where a descriptor could not be opened for the process's limit."""
-    limit = open_file_limit()
-    return TooManyOpenFiles(
-        f"Too many open files: this process may hold {limit} file descriptors and the batches that "
-        "it keeps have used them up. With the sharing strategy 'file_descriptor' every storage of "
-        "every batch holds one for as long as the batch is alive. Two ways out: raise the limit in "
-        "the shell that starts Python (`ulimit -n 65536`), or pass sharing_strategy='arena' or "
-        "'file_system' to DataLoader. Keeping `batch.clone()` instead of the batch works too.",
-        limit=limit,
-    )
-
-
 # NOTE [ What a forked child must not keep ]
 #
 # A death is noticed by an end-of-file, and that comes only when *every* copy of an end is closed.
@@ -267,16 +245,13 @@ def close_in_forked_children(resource: _Closeable) -> None:
     _open_here.add(resource)
 
 
-class handed_over:  # noqa: N801 - reads as a word in `with handed_over(channel):`
+@contextmanager
+def handed_over(channel: Channel) -> Iterator[None]:
     """While it is active, a process forked by this thread keeps `channel` and closes all others."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def __enter__(self) -> None:
-        _being_started.channel = self._channel
-
-    def __exit__(self, *exc_info: object) -> None:
+    _being_started.channel = channel
+    try:
+        yield
+    finally:
         _being_started.channel = None
 
 
@@ -286,6 +261,7 @@ def _close_inherited() -> None:
         if resource is not mine:
             with suppress(OSError):
                 resource.close()
+    _being_started.channel = None  # what this child forks in its turn shall not keep it either
 
 
 if hasattr(os, "register_at_fork"):

@@ -155,7 +155,7 @@ def _uncollatable(found: object) -> UncollatableType:
 
 
 def collate_tensor(batch: Sequence[torch.Tensor], *, collate_fn_map: Any = None) -> torch.Tensor:
-    """Tensors of shape (…) → (batch, …), in shared memory when this is a worker."""
+    """Tensors of shape (…) → (batch, …), built where `empty_shared` gives memory."""
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
         kind = "nested" if first.is_nested else "sparse"

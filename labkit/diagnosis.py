@@ -24,8 +24,10 @@ def worker_died(
     code = death.exitcode
     name = None
     if code is not None and code < 0:
-        name = signal.Signals(-code).name
+        name = _signal_name(-code)
         how = f"is killed by signal: {signal.strsignal(-code)} ({name})"
+    elif code is None:
+        how = "closed its channel and does not end"
     elif code == INTERRUPTED:
         how = "was interrupted (Ctrl-C)"
     else:
@@ -81,6 +83,13 @@ def timed_out(
         indices=indices,
         stack=stack,
     )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals have none
+        return f"signal {number}"
 
 
 def _short(indices: Any) -> str:

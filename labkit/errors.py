@@ -1,7 +1,7 @@
 """The errors that a user meets, each with its way out.
 
-Every class is a `RuntimeError` underneath, as PyTorch's own loader errors are, so an `except`
-clause written for PyTorch still catches it. The first argument is the whole message: what
+Every error that is raised is a `RuntimeError` underneath, as PyTorch's own loader errors are, so an
+`except` clause written for PyTorch still catches it. The first argument is the whole message: what
 happened, with which batch and worker, and what to do about it. The facts behind the message are
 attributes, so that a program need not parse it.
 
@@ -31,6 +31,9 @@ __all__ = [
     "WorkerDied",
     "WorkerException",
     "WorkerTraceback",
+    "literal",
+    "open_file_limit",
+    "too_many_open_files",
 ]
 
 
@@ -85,10 +88,11 @@ class BatchNotShareable(LabkitError):
 
 
 class SharedMemoryFull(LabkitError):
-    """The system gave no more shared memory."""
+    """No more shared memory: the system gave none, or the arena's limit is met."""
 
     wanted: int  #: bytes
-    free: int | None  #: bytes, where the system tells
+    held: int  #: bytes in use; only where the arena's limit is met
+    free: int | None  #: bytes, where that is known
 
 
 class SharedMemoryGone(LabkitError):
@@ -101,6 +105,32 @@ class TooManyOpenFiles(LabkitError):
     """The limit on open file descriptors was met."""
 
     limit: int  #: the soft limit of RLIMIT_NOFILE
+
+
+def open_file_limit() -> int:
+    """The soft limit on open file descriptors of this process; -1 where the system has none."""
+    try:
+        import resource
+    except ImportError:
+        return -1
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def too_many_open_files(in_whole_system: bool = False) -> TooManyOpenFiles:
+    """The error to raise where a descriptor could not be opened for the process's limit, or for
+    that of the whole system.
+    """
+    limit = open_file_limit()
+    whose = "the whole system has no more (`sysctl fs.file-max`)"
+    if not in_whole_system:
+        whose = f"this process may hold {limit} file descriptors, and all are in use"
+    return TooManyOpenFiles(
+        f"Too many open files: {whose}. With the sharing strategy 'file_descriptor' every storage "
+        "of every batch that is kept holds one. Two ways out: raise the limit in the shell that "
+        "starts Python (`ulimit -n 65536`), or pass sharing_strategy='arena' or 'file_system' to "
+        "DataLoader. Keeping `batch.clone()` instead of the batch works too.",
+        limit=limit,
+    )
 
 
 class CollateError(LabkitError):

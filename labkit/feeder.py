@@ -6,14 +6,16 @@ Mirrors: the feeder thread of multiprocessing/queues.py (`Queue._feed`).
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import queue
 import threading
-from contextlib import suppress
+import traceback
 from typing import Any
 
 from labkit.channel import Channel
-from labkit.errors import BatchNotShareable, LabkitError, WorkerException
+from labkit.errors import WorkerException, too_many_open_files
 from labkit.messages import Printed
 from labkit.sharing import BatchPickler, Sender
 
@@ -30,6 +32,7 @@ class Feeder:
     def __init__(self, channel: Channel, worker_id: int, sender: Sender) -> None:
         self._channel = channel
         self._worker_id = worker_id
+        self._sender = sender
         self._pickler = BatchPickler(sender)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._feed, name="feeder", daemon=True)
@@ -45,17 +48,34 @@ class Feeder:
         self._thread.join()
 
     def _feed(self) -> None:
-        with suppress(BrokenPipeError, ConnectionResetError):  # the worker's loop reads of it too
+        try:
             while (message := self._queue.get()) is not None:
                 self._send(message)
                 del message  # its memory may be needed for the next one
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the main process is gone; the worker's loop reads of it too
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # a worker that cannot send must not look alive
 
     def _send(self, message: Any) -> None:
         try:
-            parts, parcel = self._pickler.dumps(message)
+            self._pickle_and_send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            raise
         except Exception as error:
-            parts, parcel = self._pickler.dumps(self._as_error(message, error))
-        self._channel.send(*parts, fds=parcel.fds)
+            self._pickle_and_send(self._as_error(message, error))
+
+    def _pickle_and_send(self, message: Any) -> None:
+        parts, parcel = self._pickler.dumps(message)
+        try:
+            self._channel.send(*parts, fds=parcel.fds)
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+            # More descriptors are under way than a process may hold open; nothing was written yet.
+            self._sender.withdraw(parcel)
+            raise too_many_open_files() from error
 
     def _as_error(self, message: Any, error: Exception) -> Any:
         """What to send instead of a message that could not be pickled."""
@@ -64,8 +84,6 @@ class Feeder:
         batch, data, _ = message
         if isinstance(data, WorkerException):
             return batch, data.without_type(), 0
-        if not isinstance(error, LabkitError):
-            error = BatchNotShareable(f"The batch cannot be pickled: {error!r}")
         return batch, WorkerException(error, self._worker_id), 0
 
 

@@ -83,7 +83,9 @@ class BaseIterator:
         self.close()
 
     def close(self) -> None:
-        """End here: `next` raises StopIteration from now on. Safe to repeat."""
+        """End here: `next` raises StopIteration from now on, or once more the error that ended it.
+        Safe to repeat.
+        """
         raise NotImplementedError
 
     def __reduce__(self) -> NoReturn:
@@ -116,8 +118,8 @@ HOW_TO_SHARD = (
 class SingleProcessIterator(BaseIterator):
     """Iterates once, with the dataset in this process (`num_workers=0`).
 
-    Large batches are built in the loader's arena, so that their memory is warm from the second or
-    third one on.
+    Batches are built in the loader's arena, so that their memory is warm from the second or third
+    one on.
     """
 
     def __init__(self, settings: Settings, report: EpochReport, arena: Arena) -> None:

@@ -30,6 +30,7 @@ from torch.utils.data import default_convert as torch_default_convert
 from labkit.arguments import (
     check_batching,
     check_not_nested,
+    check_sharing,
     check_workers,
     warn_of_too_many,
 )
@@ -37,7 +38,7 @@ from labkit.collate import default_collate, default_convert
 from labkit.iteration import EpochReport, Settings, SingleProcessIterator
 from labkit.multiprocess import MultiProcessIterator
 from labkit.pinning import can_pin
-from labkit.sharing import check_sharing_strategy, get_sharing_strategy, private_arena
+from labkit.sharing import get_sharing_strategy, private_arena
 from labkit.worker import set_epoch
 
 __all__ = ["DataLoader"]
@@ -59,8 +60,8 @@ class DataLoader(Generic[T_co]):
         batch_sampler: yields lists of indices; excludes `batch_size`, `shuffle`, `sampler`,
             `drop_last`.
         num_workers: processes that load; 0 loads in this process.
-        collate_fn: list of samples → batch; `default_collate`, or with `batch_size=None`
-            sample → sample; `default_convert`.
+        collate_fn: list of samples → batch, or with `batch_size=None` sample → sample; None for
+            `default_collate` or `default_convert`.
         pin_memory: give batches in page-locked memory, if there is an accelerator.
         drop_last: leave out a last batch that is not full.
         timeout: seconds to wait for a batch from the workers; 0 waits as long as it takes.
@@ -79,6 +80,10 @@ class DataLoader(Generic[T_co]):
 
     Raises:
         ValueError, TypeError: arguments that are wrong or exclude each other.
+
+    Iterating raises what dataset and collate function raise, and of `labkit.errors`:
+    `NestedWorkers`, `StartupNotPicklable`, `WorkerDied`, `LoaderTimeout`, `CollateError`,
+    `BatchNotShareable`, `TooManyOpenFiles`, `SharedMemoryFull`.
 
     Where it differs from PyTorch's, on purpose:
 
@@ -129,8 +134,7 @@ class DataLoader(Generic[T_co]):
     ) -> None:
         check_workers(num_workers, prefetch_factor, persistent_workers, timeout)
         check_batching(dataset, batch_size, shuffle, sampler, batch_sampler, drop_last)
-        if sharing_strategy is not None:
-            check_sharing_strategy(sharing_strategy)
+        check_sharing(sharing_strategy, arena_limit_bytes, num_workers)
 
         self.dataset = dataset
         self.num_workers = operator.index(num_workers)
@@ -156,7 +160,7 @@ class DataLoader(Generic[T_co]):
         self.drop_last = drop_last
         self.sampler = sampler
         self.batch_sampler = batch_sampler
-        self.collate_fn = _ours(collate_fn, auto_collation=batch_sampler is not None)
+        self.collate_fn = _collate_function(collate_fn, auto_collation=batch_sampler is not None)
 
         self._arena = private_arena()
         self._report = EpochReport()
@@ -298,7 +302,9 @@ def _default_sampler(
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 
-def _ours(collate_fn: Callable[[Any], Any] | None, auto_collation: bool) -> Callable[[Any], Any]:
+def _collate_function(
+    collate_fn: Callable[[Any], Any] | None, auto_collation: bool
+) -> Callable[[Any], Any]:
     """The collate function; PyTorch's defaults are replaced by ours, which do the same."""
     if collate_fn is None:
         return default_collate if auto_collation else default_convert

@@ -1,4 +1,4 @@
-"""What main process and workers say to each other, beside tasks: (batch number, indices)."""
+"""What main process and workers say to each other, besides tasks: (batch number, indices)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Result = tuple[int, Any, int]
 class Resume:
     """Main → worker: a new epoch begins; make a new fetcher. The worker sends it back."""
 
+    serial: int  #: tells the answer to this one from a late answer to another
     epoch: int | None = None  #: passed to the dataset's `set_epoch`, if not None
 
 

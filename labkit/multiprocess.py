@@ -62,6 +62,7 @@ class MultiProcessIterator(BaseIterator):
             start_method=prepare_start_method(context),
         )
         self._failure: Exception | None = None
+        self._resume = Resume(serial=0)
         self._pool = WorkerPool(startup, context, with_stacks=settings.timeout > 0)
         self._begin_epoch()
 
@@ -89,8 +90,9 @@ class MultiProcessIterator(BaseIterator):
         from the same place every time.
         """
         self._report = report
+        self._resume = Resume(self._resume.serial + 1, report.epoch)
         for worker_id in range(self._pool.num_workers):
-            self._pool.send(worker_id, Resume(report.epoch))
+            self._pool.send(worker_id, self._resume)
         try:
             self._wait_until_resumed()
         except KeyboardInterrupt:
@@ -103,14 +105,16 @@ class MultiProcessIterator(BaseIterator):
         deadline = self._deadline()
         while waiting:
             messages = self._messages(_seconds_until(deadline))
-            waiting.difference_update(w for w, message in messages if isinstance(message, Resume))
+            waiting.difference_update(w for w, message in messages if message == self._resume)
             if not messages and _is_over(deadline):
                 self._raise_timeout(min(waiting))
 
     @property
     def usable(self) -> bool:
-        """Whether `restart` can be called: not closed, nor its workers ended by Ctrl-C."""
-        return not self._pool.closed and INTERRUPTED not in self._pool.exitcodes()
+        """Whether `restart` can be called: not closed, of this process and not of one that forked
+        it, and its workers not ended by Ctrl-C.
+        """
+        return self._pool.is_open_here and INTERRUPTED not in self._pool.exitcodes()
 
     def close(self) -> None:
         self._tasks.clear()
@@ -170,6 +174,8 @@ class MultiProcessIterator(BaseIterator):
         awaited = self._tasks.get(self._rcvd_idx)
         messages = self._messages(_seconds_until(deadline), awaited.worker_id if awaited else None)
         for worker_id, message in messages:
+            if isinstance(message, Resume):
+                continue  # the answer to a `restart` that was given up after `timeout`
             batch, data, _ = message
             if isinstance(data, IterableEnd):
                 self._void_tasks_of(worker_id)
@@ -210,9 +216,9 @@ class MultiProcessIterator(BaseIterator):
                 break
         else:
             return
+        self._pool.send(worker_id, (self._send_idx, index))  # first: not every index can be pickled
         self._tasks[self._send_idx] = _Task(worker_id, index)
         self._workers_num_tasks[worker_id] += 1
-        self._pool.send(worker_id, (self._send_idx, index))
         self._send_idx += 1
 
     def _can_take(self, worker_id: int) -> bool:

@@ -1,6 +1,7 @@
 """The worker processes of one iterator: start them, talk with them, notice a death, end them.
 
-Before it: `iteration.py`, which decides who gets which task. After it: `channel.py`, `worker.py`.
+Before it: `multiprocess.py`, which decides who gets which task. After it: `channel.py` and
+`worker.py`.
 Mirrors: torch/utils/data/dataloader.py (how `_MultiProcessingDataLoaderIter` handles processes). A
 death is an end-of-file on the worker's channel, so it is noticed at once, under every start method
 and on every thread, with no signal handler and no polling.
@@ -18,6 +19,7 @@ import sys
 import time
 import weakref
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -38,13 +40,17 @@ _EXIT_SECONDS = 5.0  # for a worker that has closed its channel: it is ending al
 _STACK_SECONDS = 0.5
 
 
+@dataclass(frozen=True)
 class Death:
-    """What `WorkerPool.receive` yields for a worker that is gone."""
+    """What `WorkerPool.receive` returns for a worker that is gone."""
 
-    def __init__(self, pid: int, exitcode: int | None, batch: int) -> None:
-        self.pid = pid
-        self.exitcode = exitcode
-        self.batch = batch  # the last one that it began; -1 for none
+    pid: int
+    exitcode: int | None  #: None: it has closed its channel and does not end
+    batch: int  #: the last one that it began; -1 for none
+
+
+# Waits for a few channels now and then. Needs no descriptor of its own, of which none may be left.
+_WaitingSelector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class WorkerPool:
@@ -76,9 +82,9 @@ class WorkerPool:
             self._selector.register(worker.channel, selectors.EVENT_READ, worker)
 
     @property
-    def closed(self) -> bool:
-        """Whether the workers have been ended."""
-        return not self._finalizer.alive
+    def is_open_here(self) -> bool:
+        """Whether there are workers, and this process started them."""
+        return self._finalizer.alive and self._owner_pid == os.getpid()
 
     def close(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """End the workers, by force after `grace_seconds`. Safe to repeat."""
@@ -87,8 +93,7 @@ class WorkerPool:
 
     def pid(self, worker_id: int) -> int:
         """The process id of a worker."""
-        pid: int = self._workers[worker_id].pid
-        return pid
+        return self._workers[worker_id].pid
 
     def exitcodes(self) -> list[int | None]:
         """Each worker's exit code; None while it runs."""
@@ -188,7 +193,7 @@ class _WorkerHandle:
             if their_pipe is not None:
                 their_pipe.close()
         assert self.process.pid is not None
-        self.pid = self.process.pid
+        self.pid: int = self.process.pid
         self.receiver = make_receiver(
             startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
         )
@@ -223,21 +228,22 @@ class _WorkerHandle:
         if not self._can_tell_stack:
             if not pipe.poll(0):
                 return ""  # not started yet: the signal would end it
-            pipe.recv_bytes()
+            try:
+                pipe.recv_bytes()
+            except EOFError:
+                return ""
             self._can_tell_stack = True
-        try:
-            os.kill(self.pid, STACK_SIGNAL)
-        except ProcessLookupError:
-            return ""
         text = b""
-        while pipe.poll(_STACK_SECONDS):
-            text += os.read(pipe.fileno(), 1 << 16)
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, STACK_SIGNAL)
+            while pipe.poll(_STACK_SECONDS) and (piece := os.read(pipe.fileno(), 1 << 16)):
+                text += piece
         return text.decode(errors="replace")
 
     def drain(self, deadline: float) -> None:
         """Read until the worker's end of the channel is closed, so that nothing blocks it."""
         # Whatever goes wrong in it, the worker is to be ended: it is not read any further then.
-        with selectors.DefaultSelector() as selector, suppress(Exception):
+        with suppress(Exception), _WaitingSelector() as selector:
             selector.register(self.channel, selectors.EVENT_READ)
             while selector.select(max(0.0, deadline - time.monotonic())):
                 self.channel.read()
@@ -248,8 +254,9 @@ class _WorkerHandle:
         try:
             if self.process.exitcode is None:
                 self.process.kill()
-                self.process.join()
-            self.process.close()
+                self.process.join(_EXIT_SECONDS)  # the system may hold it, in a dead file system
+            if self.process.exitcode is not None:
+                self.process.close()
         finally:
             self.receiver.close(self.pid)
             self._close_pipes()
@@ -263,14 +270,13 @@ class _WorkerHandle:
 # NOTE [ How workers end ]
 #
 # 1. Each channel is ended towards the worker (`finish`). A worker that waits for a task reads an
-#    end-of-file; one that has tasks left notices before the next and drops them; one in the middle
-#    of a sample finishes that sample. All at once, so that they end side by side.
+#    end-of-file; one that has tasks left drops them, if they take long, and else does them first;
+#    one in the middle of a sample finishes that sample. All at once, so that they end side by side.
 # 2. Each channel is read until the worker has closed its end: it may be in the middle of a message
 #    larger than the socket holds.
 # 3. Who is not gone after `_GRACE_SECONDS` for all together gets SIGTERM, then SIGKILL.
 #
-# None of this waits without a bound, and none of it is needed for the memory: segments have no
-# names. When the main process is killed, step 1 is done by the kernel.
+# None of this waits without a bound. When the main process is killed, step 1 is done by the kernel.
 
 
 def _close(

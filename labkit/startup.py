@@ -34,7 +34,7 @@ __all__ = ["Startup", "prepare_start_method", "resolve_context", "starting"]
 
 @dataclass
 class Startup:
-    """What every worker of a loader gets when it starts; the fields are DataLoader's arguments."""
+    """What every worker gets: DataLoader's arguments, and what the main process knows."""
 
     dataset: Any
     auto_collation: bool
@@ -55,11 +55,8 @@ class Startup:
         # Called while a process is being spawned: only then do locks and queues let themselves be
         # pickled.
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return _load, (self._dumps(values),)
-
-    def _dumps(self, values: dict[str, Any]) -> bytes:
         try:
-            return _dumps(values)
+            return _load, (_dumps(values),)
         except Exception as error:
             raise self._explain(error) from error
 
@@ -152,10 +149,8 @@ def starting() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def resolve_context(context: BaseContext | str | None) -> BaseContext:
+def resolve_context(context: BaseContext | None) -> BaseContext:
     """The multiprocessing context; for None the process's default one, which stays unfixed."""
-    if isinstance(context, str):
-        return multiprocessing.get_context(context)
     if context is not None and context.get_start_method(allow_none=True) is not None:
         return context
     method = multiprocessing.get_start_method(allow_none=True)

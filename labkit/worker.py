@@ -132,6 +132,8 @@ def accept_interrupts() -> None:
 
 
 class _Worker:
+    """What a worker has and does; one a process."""
+
     def __init__(self, channel: Channel, worker_id: int, startup: Startup, note: Segment) -> None:
         self._channel = channel
         self._note = note.integer()
@@ -144,11 +146,12 @@ class _Worker:
         self._feeder = Feeder(channel, worker_id, self._sender)
         self._fetcher: Fetcher | None = None
         self._start_error: WorkerException | None = None
+        self._is_broken = False  # the start error is for good, not only for this epoch
         self._seconds = 0.0  # that the latest task took
         self._ended = False  # the iterable dataset is exhausted: skip tasks until a `Resume`
-        self._closing = select.poll() if _PEER_CLOSED else None
-        if self._closing is not None:
-            self._closing.register(channel, _PEER_CLOSED)
+        self._hangup = select.poll() if _PEER_CLOSED else None
+        if self._hangup is not None:
+            self._hangup.register(channel, _PEER_CLOSED)
 
     def run(self) -> None:
         if self._startup.forward_output:
@@ -160,8 +163,9 @@ class _Worker:
                 self._startup.worker_init_fn(self._id)
             self._make_fetcher()
         except Exception as error:
-            # Told as the outcome of the first task: there is no batch yet that it could be told of.
+            # Told as the outcome of every task: without this there is nothing to be fetched.
             self._start_error = WorkerException(error, self._id)
+            self._is_broken = True
         try:
             with building_in(self._sender.allocate):
                 while True:
@@ -192,7 +196,7 @@ class _Worker:
     def _next_message(self) -> Any:
         while not self._channel.inbox:
             self._channel.read()
-        if self._seconds > _LONG_SECONDS and self._closing is not None and self._closing.poll(0):
+        if self._seconds > _LONG_SECONDS and self._hangup is not None and self._hangup.poll(0):
             raise EOFError("the main process wants no more: the tasks that wait are void")
         payload, _ = self._channel.inbox.popleft()
         returned, message = pickle.loads(payload)
@@ -208,10 +212,13 @@ class _Worker:
             batch, index = message
             self._note.value = batch
             began = time.monotonic()
-            self._feeder.put(self._run(batch, index))
+            self._feeder.put(self._outcome(batch, index))
             self._seconds = time.monotonic() - began
 
     def _resume(self, message: Resume) -> None:
+        if self._is_broken:
+            return
+        self._start_error = None
         try:
             if message.epoch is not None:
                 set_epoch(self._startup.dataset, message.epoch)
@@ -219,10 +226,9 @@ class _Worker:
         except Exception as error:
             self._start_error = WorkerException(error, self._id)
 
-    def _run(self, batch: int, index: Any) -> Result:
+    def _outcome(self, batch: int, index: Any) -> Result:
         if self._start_error is not None:
-            error, self._start_error = self._start_error, None
-            return batch, error, 0
+            return batch, self._start_error, 0
         try:
             assert self._fetcher is not None
             fetched: Fetched = self._fetcher.fetch(index)

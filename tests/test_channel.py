@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.channel import Channel, close_in_forked_children, handed_over, open_file_limit
-from labkit.errors import TooManyOpenFiles
+from labkit.channel import Channel, close_in_forked_children, handed_over
+from labkit.errors import TooManyOpenFiles, open_file_limit
 from tests import leftovers
 
 BUFFER = 1 << 16

@@ -90,7 +90,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"a tenth of the batches, and {_QUICK_REPEATS} repeats: to try it, not to conclude",
+        help=f"a tenth of the time, and {_QUICK_REPEATS} repeats: to try it, not to conclude",
     )
     parser.add_argument(
         "--peers",

@@ -174,16 +174,16 @@ def figures(workloads: Sequence[Measured]) -> list[Figure]:
             title = f"{peer} ÷ labkit"
             found.append(_figure(workloads, title, name, [(name, peer)], [(name, "labkit")]))
     few, many = "workers: 2", "workers: 64"
-    ours, theirs = (many, "labkit"), (few, "labkit")
+    our_many, our_few = (many, "labkit"), (few, "labkit")
     found += [
-        _figure(workloads, _GROWTH, "labkit", [ours], [theirs]),
+        _figure(workloads, _GROWTH, "labkit", [our_many], [our_few]),
         _figure(workloads, _GROWTH, "PyTorch", [(many, "torch")], [(few, "torch")]),
         _figure(
             workloads,
             _GROWTH,
             "PyTorch's ÷ labkit's",
-            [(many, "torch"), theirs],
-            [(few, "torch"), ours],
+            [(many, "torch"), our_few],
+            [(few, "torch"), our_many],
         ),
     ]
     return [figure for figure in found if figure is not None]

@@ -220,7 +220,9 @@ class ArenaReceiver(Receiver):
     def note_fork(self, child: _Child) -> None:
         """Another process is about to see what is held now."""
         for ref in [*self._held.values(), *self._dead]:
-            ref.children = (*ref.children, child)
+            # Those that are gone are forgotten here, or a batch that is kept through many forks
+            # would collect a descriptor for each.
+            ref.children = (*(other for other in ref.children if not other.is_gone()), child)
 
     def held(self) -> list[_HeldRef]:
         """The slots that views in this process hold."""

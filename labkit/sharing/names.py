@@ -44,6 +44,7 @@ def create(nbytes: int) -> str:
 
     Raises:
         SharedMemoryFull: there are not that many bytes.
+        TooManyOpenFiles: this process may open no further descriptor.
     """
     name = _new_name(owner=os.getpid())
     try:
@@ -55,9 +56,9 @@ def create(nbytes: int) -> str:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, 0, nbytes)
     except OSError as error:
-        wanted = as_labkit_error(error, nbytes, directory())
+        refusal = as_labkit_error(error, nbytes, directory())
         remove(name)
-        raise wanted from error
+        raise refusal from error
     finally:
         os.close(fd)
     return name
@@ -142,5 +143,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # it is another user's
     return True

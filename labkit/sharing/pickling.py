@@ -3,7 +3,8 @@
 A reducer of the table (see `reducers.py`) writes what a tensor is, and puts its *memory* out of
 band: pickle (protocol 5) lets a reducer hand over a buffer that is kept out of the stream, and asks
 for it again, in the same order, when the stream is read. In its place travels the strategy's
-handle. So the message of a 38 MB batch has some hundred bytes, whatever lies between the processes.
+handle. So the message of a 38 MB batch has some hundred bytes; with the strategy `copy`, whose
+handles are the bytes themselves, it has all of them.
 
 A message is two pickles, the list of handles and the batch, with the first one's length before.
 
@@ -63,16 +64,14 @@ class BatchPickler:
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
-        self._table = DispatchTable(
-            {
-                torch.Tensor: partial(reduce_tensor, self._region),
-                torch.nn.Parameter: reduce_parameter,
-                np.ndarray: partial(reduce_array, self._region),
-                Region: self._reduce_region,
-            },
-            fallback=copyreg.dispatch_table,
-        )
-        self._pickler_class: type[pickle.Pickler] = pickle.Pickler
+        reducers: dict[type, Reducer] = {
+            torch.Tensor: partial(reduce_tensor, self._region),
+            torch.nn.Parameter: reduce_parameter,
+            np.ndarray: partial(reduce_array, self._region),
+            Region: self._reduce_region,
+        }
+        self._table = DispatchTable(reducers, copyreg.dispatch_table)
+        self._by_value = by_value_pickler(DispatchTable(reducers, by_value_reducers()))
         self._regions: dict[int, Region] = {}  # by address: one storage, one region
         self._tokens: dict[int, Region] = {}  # by id of the buffer that stands for a region
         self._out_of_band: list[Region] = []  # in the order in which the stream names them
@@ -85,13 +84,11 @@ class BatchPickler:
         """
         try:
             try:
-                batch = self._pickle(obj)
+                batch = self._pickle(obj, pickle.Pickler)
             except _CANNOT_PICKLE:
                 # A class made in a notebook cannot be imported by a spawned worker, which has it
-                # by value and sends its instances back the same way. From here on all do.
-                self._table.fallback = by_value_reducers()
-                self._pickler_class = by_value_pickler(self._table)
-                batch = self._pickle(obj)
+                # by value and sends its instances back the same way.
+                batch = self._pickle(obj, self._by_value)
             posted, parcel = self._post()
             handles = pickle.dumps(posted, protocol=5)
             return (_LENGTH.pack(len(handles)), handles, batch), parcel
@@ -104,10 +101,10 @@ class BatchPickler:
         finally:
             self._forget_message()
 
-    def _pickle(self, obj: object) -> bytes:
+    def _pickle(self, obj: object, pickler_class: type[pickle.Pickler]) -> bytes:
         self._forget_message()
         file = io.BytesIO()
-        pickler = self._pickler_class(file, protocol=5, buffer_callback=self._set_aside)
+        pickler = pickler_class(file, protocol=5, buffer_callback=self._set_aside)
         pickler.dispatch_table = self._table  # that of `pickle.Pickler` is the instance's
         pickler.dump(obj)
         return file.getvalue()

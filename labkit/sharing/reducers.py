@@ -107,10 +107,14 @@ def reduce_tensor(region_of: RegionOf, tensor: torch.Tensor) -> Reduced:
     if type(tensor) is not torch.Tensor:
         plain = tensor.detach().as_subclass(torch.Tensor)
         return _rebuild_subclass, (plain, type(tensor), grad, attributes)
-    if tensor.layout is not torch.strided or not tensor.is_cpu or tensor.is_nested:
-        return _reduce_unusual(tensor)
-    if tensor.is_quantized:
-        return _reduce_unusual(tensor)
+    if (
+        tensor.layout is not torch.strided
+        or not tensor.is_cpu
+        or tensor.is_nested
+        or tensor.is_quantized
+    ):
+        rebuild = _reduce_unusual(tensor)
+        return (_rebuild_with, (rebuild, attributes)) if attributes else rebuild
     if dtype.is_complex and tensor.is_conj():
         return _rebuild_conj, (tensor.detach().conj(), grad, attributes)
     if tensor.is_neg():
@@ -151,6 +155,11 @@ def _with(tensor: torch.Tensor, grad: bool, attributes: dict[str, Any] | None) -
     if attributes:
         tensor.__dict__.update(attributes)
     return tensor
+
+
+def _rebuild_with(rebuild: Reduced, attributes: dict[str, Any]) -> torch.Tensor:
+    function, arguments = rebuild
+    return _with(function(*arguments), False, attributes)
 
 
 def _rebuild_empty(

@@ -21,11 +21,10 @@ import mmap
 import os
 import tempfile
 from contextlib import suppress
-from multiprocessing.reduction import DupFd
+from multiprocessing import reduction
 from typing import Any
 
-from labkit.channel import too_many_open_files
-from labkit.errors import SharedMemoryFull
+from labkit.errors import SharedMemoryFull, too_many_open_files
 
 __all__ = ["Exporter", "Segment", "as_labkit_error", "bytes_type"]
 
@@ -47,8 +46,9 @@ class Segment:
     def __init__(self, fd: int, nbytes: int) -> None:
         self.nbytes = nbytes
         self.fd = fd
+        self._is_private = fd == -1
         try:
-            self._mapping = mmap.mmap(fd, nbytes, **_PRIVATE if fd == -1 else {})
+            self._mapping = mmap.mmap(fd, nbytes, **_PRIVATE if self._is_private else {})
         except OSError as error:
             self.close()
             raise as_labkit_error(error, nbytes) from error
@@ -70,7 +70,7 @@ class Segment:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Works only while a process is being spawned: multiprocessing then hands the file over.
-        return _received, (DupFd(self.fd), self.nbytes)
+        return _received, (reduction.DupFd(self.fd), self.nbytes)
 
     def exporter(self, offset: int, nbytes: int) -> Exporter:
         """The bytes [offset, offset + nbytes), as an exporter that keeps the mapping alive."""
@@ -84,28 +84,22 @@ class Segment:
         """Give whole pages within [start, end) back to the system; they read as zero afterwards."""
         start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
         end = end // mmap.PAGESIZE * mmap.PAGESIZE
-        advice = getattr(mmap, "MADV_REMOVE" if self.fd_backed else "MADV_DONTNEED", None)
+        advice = getattr(mmap, "MADV_DONTNEED" if self._is_private else "MADV_REMOVE", None)
         if advice is not None and start < end:
             with suppress(OSError):  # an advice: a system that cannot take it keeps the pages
                 self._mapping.madvise(advice, start, end - start)
-
-    @property
-    def fd_backed(self) -> bool:
-        """Whether other processes can map it."""
-        return self.fd != -1
 
     def close(self) -> None:
         """Close the descriptor. The memory stays mapped until the last exporter is gone."""
         if self.fd >= 0:
             os.close(self.fd)
-            self.fd = _CLOSED
+            self.fd = -1
 
 
 def _received(dup: Any, nbytes: int) -> Segment:
     return Segment(dup.detach(), nbytes)
 
 
-_CLOSED = -2
 # A forked child gets its own copy of private memory; by default `mmap` would share it.
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 
@@ -139,7 +133,7 @@ def _anonymous_file() -> int:
 def as_labkit_error(error: OSError, nbytes: int, directory: str | None = None) -> Exception:
     """What a system's refusal of `nbytes` (in `directory`, if it has a name) means to the user."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return too_many_open_files()
+        return too_many_open_files(in_whole_system=error.errno == errno.ENFILE)
     if error.errno not in (errno.ENOMEM, errno.ENOSPC):
         return error
     free = None
@@ -147,11 +141,19 @@ def as_labkit_error(error: OSError, nbytes: int, directory: str | None = None) -
         status = os.statvfs(directory)
         free = status.f_bavail * status.f_frsize
     there = "" if free is None else f" and {directory} has {free:,} bytes free"
+    ways_out = [
+        "smaller batches, or fewer of them under way (`num_workers`, `prefetch_factor`)",
+        "a higher memory limit for this machine or container",
+    ]
+    if directory is not None:
+        ways_out[1:] = [
+            "sharing_strategy='arena' or 'file_descriptor', which need no room there",
+            f"more room there (`mount -o remount,size=2G {directory}`, or `docker run "
+            "--shm-size=2g`)",
+        ]
     return SharedMemoryFull(
         f"No shared memory left: {nbytes:,} bytes are wanted{there} ({error.strerror}). Ways out: "
-        "sharing_strategy='arena' or 'file_descriptor', which need no room in /dev/shm; a larger "
-        "/dev/shm (`mount -o remount,size=2G /dev/shm`, or `docker run --shm-size=2g`); smaller "
-        "batches, or fewer of them under way (`num_workers`, `prefetch_factor`).",
+        f"{'; '.join(ways_out)}.",
         wanted=nbytes,
         free=free,
     )
