@@ -29,7 +29,9 @@ $(STAMP): pyproject.toml constraints.txt $(MOVED)
 	  { echo 'This Python cannot make virtual environments.'; \
 	    echo 'On Debian or Ubuntu: apt-get install python3-venv. Or name another: make setup PYTHON=...'; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@echo 'installing into $(VENV), which takes a few minutes ...'
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --config-settings editable_mode=compat -e '.[lab,dev]'
 	@echo '$(abspath $(VENV))' > $@
 
 lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`

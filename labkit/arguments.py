@@ -1,7 +1,7 @@
 """The checks of DataLoader's arguments: which exclude each other, and what to write instead.
 
-Every one is made when the loader is made. PyTorch makes some of them only when it is iterated, and
-some not at all.
+They are made when the loader is made. PyTorch makes some of them only when it is iterated, and some
+not at all.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 This is where a batch's way begins; next is `iteration.py`.
 Mirrors: `DataLoader` of torch/utils/data/dataloader.py. Leaves out: DataPipes (an `IterDataPipe` is
-taken as the iterable dataset that it is). Does better: bad arguments are all refused here, and with
-what to write instead; see `errors.py` for the rest.
+taken as the iterable dataset that it is). Does better: arguments that exclude each other are refused
+here, with what to write instead; see `errors.py` for the rest.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class DataLoader(Generic[T_co]):
         sharing_strategy: how batches come from the workers, one of
             `labkit.get_all_sharing_strategies()`; None for `labkit.get_sharing_strategy()`.
         arena_limit_bytes: with the strategy "arena", how much memory the batches of one worker
-            may take at once; None for no limit.
+            may take at once; more is a `SharedMemoryFull` error. It wants room for those in advance
+            and two or three more; None for no limit.
 
     Raises:
         ValueError, TypeError: arguments that are wrong or exclude each other.

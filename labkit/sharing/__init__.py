@@ -145,7 +145,7 @@ def building_in(allocate: Callable[[int], object] | None) -> Iterator[None]:
         _building.allocate = before
 
 
-def empty_shared(shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
+def empty_shared(shape: Sequence[int] | int, dtype: torch.dtype | None = None) -> torch.Tensor:
     """An uninitialised tensor where a batch is best built: in a worker, in the memory that its
     strategy shares, so that nothing is copied when the batch is sent; elsewhere, as `torch.empty`.
 
@@ -159,6 +159,8 @@ def empty_shared(shape: Sequence[int], dtype: torch.dtype | None = None) -> torc
         shape: of the batch, for instance (batch, channels, height, width).
         dtype: `torch.get_default_dtype()` if None.
     """
+    if isinstance(shape, int):
+        shape = (shape,)
     dtype = dtype or torch.get_default_dtype()
     count = math.prod(shape)
     if _building.allocate is None or count == 0:
