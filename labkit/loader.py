@@ -2,8 +2,8 @@
 
 This is where a batch's way begins; next is `iteration.py`.
 Mirrors: `DataLoader` of torch/utils/data/dataloader.py. Leaves out: DataPipes (an `IterDataPipe` is
-taken as the iterable dataset that it is). Does better: arguments that exclude each other are refused
-here, with what to write instead; see `errors.py` for the rest.
+taken as the iterable dataset that it is). Does better: arguments that exclude each other are
+refused here, with what to write instead; see `errors.py` for the rest.
 """
 
 from __future__ import annotations

@@ -95,7 +95,10 @@ def test_binder_installs_the_package_itself():
     script = ROOT / "binder/postBuild"
     assert os.access(script, os.X_OK)
     assert "set -euo pipefail" in script.read_text()
-    assert "pip install --no-deps --no-build-isolation --config-settings editable_mode=compat -e ." in script.read_text()
+    assert (
+        "pip install --no-deps --no-build-isolation --config-settings editable_mode=compat -e ."
+        in script.read_text()
+    )
 
 
 def test_repo2docker_picks_conda_python_3_12_and_post_build():
