@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import multiprocessing.forkserver
+import multiprocessing.resource_tracker
 import pickle
 import signal
 import sys
@@ -124,18 +125,29 @@ def _came_from_standard_input() -> bool:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """To be active while a worker is started.
+    """To be active while a worker is started: SIGINT is held back in this thread, and in what it
+    starts (see `worker.accept_interrupts`).
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        with _unchanged():
+            yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _unchanged():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    SIGINT is held back in this thread, and in what it starts (see `worker.accept_interrupts`); no
-    new process looks for a file named "<stdin>"; and the process's default start method, if it was
-    not fixed before, is not fixed by this.
+
+@contextmanager
+def _unchanged() -> Iterator[None]:
+    """While it is active, multiprocessing does not fix the process's default start method by using
+    it, and tells no new process to look for a file named "<stdin>".
     """
     main = sys.modules["__main__"]
     from_standard_input = _came_from_standard_input()
     default_method: Any = multiprocessing.get_start_method(allow_none=True)
-    mask = None
-    if hasattr(signal, "pthread_sigmask"):
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     if from_standard_input:
         main.__file__ = None
     try:
@@ -145,8 +157,6 @@ def starting() -> Iterator[None]:
             multiprocessing.set_start_method(None, force=True)
         if from_standard_input:
             main.__file__ = "<stdin>"
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def resolve_context(context: BaseContext | None) -> BaseContext:
@@ -164,4 +174,12 @@ def prepare_start_method(context: BaseContext) -> str:
         asked_for = multiprocessing.forkserver._forkserver._preload_modules  # type: ignore[attr-defined]
         ours = [name for name in ("torch", "labkit.worker") if name not in asked_for]
         context.set_forkserver_preload([*asked_for, *ours])
+    # What multiprocessing starts once a process and keeps is started here, and not inside
+    # `starting`: the tracker would let SIGINT in again, and the server would hand a SIGINT that is
+    # held back on to every process that it forks, for whomever.
+    with _unchanged():
+        if method != "fork":
+            multiprocessing.resource_tracker.ensure_running()
+        if method == "forkserver":
+            multiprocessing.forkserver.ensure_running()
     return method
