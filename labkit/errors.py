@@ -17,6 +17,11 @@ from collections.abc import Sequence
 from pickle import PicklingError
 from typing import Any, NoReturn
 
+try:  # now, for when the error is to be told there may be no descriptor left to import with
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]
+
 __all__ = [
     "BatchNotShareable",
     "CollateError",
@@ -109,11 +114,7 @@ class TooManyOpenFiles(LabkitError):
 
 def open_file_limit() -> int:
     """The soft limit on open file descriptors of this process; -1 where the system has none."""
-    try:
-        import resource
-    except ImportError:
-        return -1
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else -1
 
 
 def too_many_open_files(in_whole_system: bool = False) -> TooManyOpenFiles:

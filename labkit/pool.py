@@ -301,7 +301,8 @@ def _close(
     finally:  # also where a second Ctrl-C shortens this
         selector.close()
         while workers:
-            workers.pop().end()
+            with suppress(OSError, ValueError):  # one that does not let itself be reaped
+                workers.pop().end()
 
 
 def _join(workers: list[_WorkerHandle], deadline: float) -> None:
