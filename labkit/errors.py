@@ -12,15 +12,15 @@ worker to the main process. Mirrors: torch/_utils.py (`ExceptionWrapper`).
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 from pickle import PicklingError
 from typing import Any, NoReturn
 
-try:  # now, for when the error is to be told there may be no descriptor left to import with
+if sys.platform != "win32":
+    # Now: when the error is to be told, there may be no descriptor left to import with.
     import resource
-except ImportError:  # not on Windows
-    resource = None  # type: ignore[assignment]
 
 __all__ = [
     "BatchNotShareable",
@@ -114,7 +114,9 @@ class TooManyOpenFiles(LabkitError):
 
 def open_file_limit() -> int:
     """The soft limit on open file descriptors of this process; -1 where the system has none."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if resource is not None else -1
+    if sys.platform == "win32":
+        return -1
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def too_many_open_files(in_whole_system: bool = False) -> TooManyOpenFiles:
