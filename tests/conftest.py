@@ -1,6 +1,7 @@
 """What holds for every test: it leaves nothing behind, and hypothesis knows its profile."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+# What a shell starts in the background ignores Ctrl-C, and so does what that starts in its turn.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAILED = pytest.StashKey[bool]()
 

@@ -48,6 +48,9 @@ def mappings(pid: int | None = None) -> int:
     return Path(f"/proc/{pid or os.getpid()}/maps").read_text().count("/memfd:labkit")
 
 
-def proportional_bytes(pid: int | None = None) -> int:
-    """The process's memory, what it shares divided by how many share it."""
-    return psutil.Process(pid).memory_full_info().pss
+def resident_bytes(pid: int | None = None) -> int:
+    """The process's memory, all of what it shares included.
+
+    (A share of what is shared would change when some other process that has it too ends.)
+    """
+    return psutil.Process(pid).memory_info().rss

@@ -372,7 +372,7 @@ def test_a_collate_that_builds_in_the_slot_costs_no_copy(monkeypatch, collate, c
 def usage(pids):
     """Of this process and its workers: descriptors, mappings, bytes."""
     return [
-        (residence.descriptors(pid), residence.mappings(pid), residence.proportional_bytes(pid))
+        (residence.descriptors(pid), residence.mappings(pid), residence.resident_bytes(pid))
         for pid in pids
     ]
 
@@ -420,14 +420,14 @@ def test_a_burst_of_kept_batches_is_given_back_while_the_loader_runs():
 def test_when_all_is_dropped_its_memory_is_gone_at_once(num_workers):
     gc.disable()  # no cycle of references keeps it until a collection
     try:
-        before, mapped = residence.proportional_bytes(), residence.shared_mappings()
+        before, mapped = residence.resident_bytes(), residence.shared_mappings()
         batches = loader(megabytes_of, num_workers=num_workers)
         kept = list(batches)
         assert sum(int(batch.sum()) for batch in kept) > 0  # reads all pages
-        assert residence.proportional_bytes() - before >= 100 * MB
+        assert residence.resident_bytes() - before >= 100 * MB
         del kept, batches
         assert residence.shared_mappings() == mapped
-        assert residence.proportional_bytes() - before < 16 * MB
+        assert residence.resident_bytes() - before < 16 * MB
     finally:
         gc.enable()
 
