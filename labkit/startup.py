@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from multiprocessing.context import BaseContext
+from multiprocessing.context import BaseContext, get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, ClassVar
 
@@ -96,11 +96,15 @@ def _can_pickle(value: Any) -> bool:
 
 def _dumps(obj: Any) -> bytes:
     """Pickle by reference what a new process can import, else by value."""
+    # What was handed over to the new process (descriptors) by an attempt that fails half-way would
+    # be handed over twice, which multiprocessing takes for an error.
+    handed_over = getattr(get_spawning_popen(), "_fds", [])
+    before = len(handed_over)
     if _main_can_be_imported():
         try:
             return bytes(ForkingPickler.dumps(obj))
         except (pickle.PicklingError, AttributeError, TypeError):
-            pass  # a lambda, or a class made inside a function
+            del handed_over[before:]  # a lambda, or a class made inside a function
     file = io.BytesIO()
     # How locks, queues and shared tensors go to a new process, ForkingPickler knows.
     reducers = {**by_value_reducers(), **ForkingPickler(io.BytesIO()).dispatch_table}
