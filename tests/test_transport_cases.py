@@ -5,6 +5,7 @@ objects in sharing/test_pickling.py.
 """
 
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -396,9 +397,8 @@ def test_batches_outlive_their_workers(strategy, how):  # T17
     iterator = iter(loader)
     kept = [next(iterator) for _ in range(4)]
     if how == "by SIGKILL":
-        for child in psutil.Process().children():
-            if child.name() == psutil.Process().name():
-                child.kill()
+        for worker in multiprocessing.active_children():
+            worker.kill()
     iterator.close()
     expected = [loader.dataset[i] for i in range(4)]
     assert same(kept, expected)
