@@ -18,9 +18,10 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pickle import PickleBuffer
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from labkit.sharing import names
 from labkit.sharing.segment import Exporter, Segment, bytes_type
@@ -37,6 +38,8 @@ __all__ = [
     "Receiver",
     "Sender",
 ]
+
+T = TypeVar("T")
 
 Handle = Any
 """Whatever a sender wants its receiver to know of a block; pickled with the message."""
@@ -115,6 +118,40 @@ class CopyReceiver(Receiver):
         return bytes_type(len(handle)).from_buffer(handle)
 
 
+class _Blocks(Generic[T]):
+    """A sender's blocks that are alive, by address, each with what it is known by outside.
+
+    Args:
+        release: called with that when the block has died.
+    """
+
+    def __init__(self, release: Callable[[T], None]) -> None:
+        self._release = release
+        self._exporters: weakref.WeakValueDictionary[int, Exporter] = weakref.WeakValueDictionary()
+        self._known_by: dict[int, T] = {}
+
+    def add(self, memory: Exporter, known_by: T) -> Exporter:
+        address = ctypes.addressof(memory)
+        self._exporters[address] = memory
+        self._known_by[address] = known_by
+        weakref.finalize(memory, self._drop, address).atexit = False
+        return memory
+
+    def at(self, address: int) -> Exporter | None:
+        return self._exporters.get(address)
+
+    def known_by(self, memory: Exporter) -> T:
+        return self._known_by[ctypes.addressof(memory)]
+
+    def release_all(self) -> None:
+        while self._known_by:
+            self._release(self._known_by.popitem()[1])
+
+    def _drop(self, address: int) -> None:
+        if address in self._known_by:  # not after `release_all`
+            self._release(self._known_by.pop(address))
+
+
 def as_block(memory: Exporter, sender: Sender) -> Exporter:
     """The memory itself if it is one of the sender's blocks, else a copy that is one."""
     if sender.block_at(ctypes.addressof(memory)) is memory:
@@ -133,28 +170,19 @@ class FileDescriptorSender(Sender):
     """
 
     def __init__(self) -> None:
-        self._exporters: weakref.WeakValueDictionary[int, Exporter] = weakref.WeakValueDictionary()
-        self._segments: dict[int, Segment] = {}  # by address, like the exporters
+        self._blocks: _Blocks[Segment] = _Blocks(release=Segment.close)
 
     def allocate(self, nbytes: int) -> Exporter:
         segment = Segment.create(nbytes)
-        memory = segment.exporter(0, nbytes)
-        address = ctypes.addressof(memory)
-        self._exporters[address] = memory
-        self._segments[address] = segment
-        weakref.finalize(memory, self._drop, address).atexit = False
-        return memory
-
-    def _drop(self, address: int) -> None:
-        self._segments.pop(address).close()
+        return self._blocks.add(segment.exporter(0, nbytes), segment)
 
     def block_at(self, address: int) -> Exporter | None:
-        return self._exporters.get(address)
+        return self._blocks.at(address)
 
     def handle(self, memory: Exporter, parcel: Parcel) -> Handle:
         block = as_block(memory, self)
         parcel.kept.append(block)  # its descriptor is closed when it dies
-        parcel.fds.append(self._segments[ctypes.addressof(block)].fd)
+        parcel.fds.append(self._blocks.known_by(block).fd)
         return ctypes.sizeof(block)
 
 
@@ -177,30 +205,19 @@ class FileSystemSender(Sender):
     def __init__(self, receiver_pid: int) -> None:
         names.remove_orphans()
         self._receiver_pid = receiver_pid
-        self._exporters: weakref.WeakValueDictionary[int, Exporter] = weakref.WeakValueDictionary()
-        self._names: dict[int, str] = {}  # by address, like the exporters
+        self._blocks: _Blocks[str] = _Blocks(release=names.remove)
 
     def allocate(self, nbytes: int) -> Exporter:
         name = names.create(nbytes)
-        memory = names.map_named(name, nbytes)
-        address = ctypes.addressof(memory)
-        self._exporters[address] = memory
-        self._names[address] = name
-        weakref.finalize(memory, self._drop, address).atexit = False
-        return memory
-
-    def _drop(self, address: int) -> None:
-        name = self._names.pop(address, None)
-        if name is not None:  # not after `close`
-            names.remove(name)
+        return self._blocks.add(names.map_named(name, nbytes), name)
 
     def block_at(self, address: int) -> Exporter | None:
-        return self._exporters.get(address)
+        return self._blocks.at(address)
 
     def handle(self, memory: Exporter, parcel: Parcel) -> Handle:
         block = as_block(memory, self)
         parcel.kept.append(block)  # its name is removed when it dies
-        name = names.link(self._names[ctypes.addressof(block)], owner=self._receiver_pid)
+        name = names.link(self._blocks.known_by(block), owner=self._receiver_pid)
         parcel.names.append(name)
         return name, ctypes.sizeof(block)
 
@@ -211,8 +228,7 @@ class FileSystemSender(Sender):
     def close(self, receiver_is_gone: bool = False) -> None:
         if receiver_is_gone:
             names.remove_made_by(os.getpid())
-        while self._names:
-            names.remove(self._names.popitem()[1])
+        self._blocks.release_all()
 
 
 class FileSystemReceiver(Receiver):
