@@ -11,16 +11,18 @@ worker to the main process. Mirrors: torch/_utils.py (`ExceptionWrapper`).
 
 from __future__ import annotations
 
+import importlib
 import os
-import sys
 import traceback
 from collections.abc import Sequence
 from pickle import PicklingError
 from typing import Any, NoReturn
 
-if sys.platform != "win32":
+try:
     # Now: when the error is to be told, there may be no descriptor left to import with.
-    import resource
+    _resource: Any = importlib.import_module("resource")
+except ImportError:  # Windows has no such limits
+    _resource = None
 
 __all__ = [
     "BatchNotShareable",
@@ -114,9 +116,10 @@ class TooManyOpenFiles(LabkitError):
 
 def open_file_limit() -> int:
     """The soft limit on open file descriptors of this process; -1 where the system has none."""
-    if sys.platform == "win32":
+    if _resource is None:
         return -1
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit: int = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
+    return limit
 
 
 def too_many_open_files(in_whole_system: bool = False) -> TooManyOpenFiles:
