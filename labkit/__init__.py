@@ -3,7 +3,8 @@
 `labkit.DataLoader` takes the arguments of `torch.utils.data.DataLoader` and gives the same batches.
 To follow a batch through the code, read on in this order: `loader`, `iteration`, `multiprocess`,
 `pool`, `channel`, `startup`, `worker`, `fetch`, `collate`, `feeder`, `sharing`. Beside the way
-stand `arguments`, `errors`, `diagnosis`, `messages`, `containers`, `by_value` and `pinning`.
+stand `arguments`, `errors`, `diagnosis`, `messages`, `containers`, `by_value` and `pinning`; what
+went on in all of them, `spans` notes, and `tracing` and `journeys` tell.
 """
 
 from labkit.collate import default_collate, default_convert
@@ -14,6 +15,7 @@ from labkit.sharing import (
     get_sharing_strategy,
     set_sharing_strategy,
 )
+from labkit.tracing import trace
 from labkit.worker import get_worker_info
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "get_sharing_strategy",
     "get_worker_info",
     "set_sharing_strategy",
+    "trace",
 ]
 
 __version__ = "0.1.0"

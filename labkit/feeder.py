@@ -16,8 +16,9 @@ from typing import Any
 
 from labkit.channel import Channel
 from labkit.errors import WorkerException, too_many_open_files
-from labkit.messages import Printed
+from labkit.messages import Printed, Resume
 from labkit.sharing import BatchPickler, Sender
+from labkit.spans import WorkerLane, here, span
 
 __all__ = ["Feeder", "Forwarded"]
 
@@ -29,10 +30,11 @@ class Feeder:
     waiting for the channel release the GIL: the worker fetches on meanwhile.
     """
 
-    def __init__(self, channel: Channel, worker_id: int, sender: Sender) -> None:
+    def __init__(self, channel: Channel, worker_id: int, sender: Sender, lane: WorkerLane) -> None:
         self._channel = channel
         self._worker_id = worker_id
         self._sender = sender
+        self._lane = lane
         self._pickler = BatchPickler(sender)
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._feed, name="feeder", daemon=True)
@@ -48,8 +50,9 @@ class Feeder:
         self._thread.join()
 
     def _feed(self) -> None:
+        here.lane = self._lane
         try:
-            while (message := self._queue.get()) is not None:
+            while (message := self._next()) is not None:
                 self._send(message)
                 del message  # its memory may be needed for the next one
         except (BrokenPipeError, ConnectionResetError):
@@ -57,6 +60,14 @@ class Feeder:
         except BaseException:
             traceback.print_exc()
             os._exit(1)  # a worker that cannot send must not look alive
+
+    def _next(self) -> Any:
+        with span("wait") as waiting:
+            message = self._queue.get()
+            waiting.batch = message[0] if isinstance(message, tuple) else -1
+        if isinstance(message, Resume):
+            self._lane.epoch = message.serial
+        return message
 
     def _send(self, message: Any) -> None:
         try:
@@ -67,9 +78,13 @@ class Feeder:
             self._pickle_and_send(self._as_error(message, error))
 
     def _pickle_and_send(self, message: Any) -> None:
-        parts, parcel = self._pickler.dumps(message)
+        with span("pickle") as pickling:
+            parts, parcel = self._pickler.dumps(message)
+            pickling.shared_bytes = parcel.shared_bytes
         try:
-            self._channel.send(*parts, fds=parcel.fds)
+            with span("send") as sending:
+                sending.message_bytes = sum(map(len, parts))
+                self._channel.send(*parts, fds=parcel.fds)
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS:
                 raise

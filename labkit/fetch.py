@@ -17,6 +17,7 @@ from torch.utils.data import IterableDataset
 
 from labkit.collate import default_collate
 from labkit.errors import CollateError
+from labkit.spans import span
 
 __all__ = ["Fetched", "Fetcher", "IterableFetcher", "MapFetcher", "make_fetcher"]
 
@@ -56,7 +57,8 @@ class MapFetcher:
     def fetch(self, index: Any) -> Fetched:
         """The batch of these indices, or the sample of this index."""
         try:
-            data = self._samples(index)
+            with span("fetch"):
+                data = self._samples(index)
         except StopIteration as error:
             raise RuntimeError(
                 f"the dataset raised StopIteration for index {index!r}. A map-style dataset ends "
@@ -101,7 +103,8 @@ class IterableFetcher:
             StopIteration: the dataset has ended.
         """
         wanted = len(index) if self.auto_collation else 1
-        samples = self._take(wanted)
+        with span("fetch"):
+            samples = self._take(wanted)
         if len(samples) < wanted and self._drop_last:
             self.dropped_samples += len(samples)
             samples = []
@@ -127,7 +130,8 @@ Fetcher = MapFetcher | IterableFetcher
 
 def _collated(fetcher: Fetcher, data: Any, indices: Any) -> Any:
     try:
-        return fetcher.collate_fn(data)
+        with span("collate"):
+            return fetcher.collate_fn(data)
     except CollateError as error:
         # A collate function of the user's may have left samples out: what it calls the first need
         # not be the first of the indices.

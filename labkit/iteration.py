@@ -19,6 +19,7 @@ from torch.utils.data import IterableDataset
 from labkit.fetch import make_fetcher
 from labkit.pinning import pin_batch
 from labkit.sharing import Arena, building_in
+from labkit.spans import Source, span, step
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,9 +70,18 @@ class BaseIterator:
         # Drawn also where no worker will need it: the generator moves on as PyTorch's does.
         draw = torch.empty((), dtype=torch.int64).random_(generator=settings.generator)
         self._base_seed = int(draw.item())
+        self._source = Source(max_depth=(settings.prefetch_factor or 0) * settings.num_workers)
 
     def __iter__(self) -> Self:
         return self
+
+    def __next__(self) -> Any:
+        with step(self._source):
+            return self._next()
+
+    def _next(self) -> Any:
+        """The next batch, or StopIteration."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self._settings.index_sampler)  # type: ignore[arg-type]
@@ -105,7 +115,7 @@ class BaseIterator:
                 f"Length of IterableDataset {self._settings.dataset} was reported to be "
                 f"{announced} (when accessing len(dataloader)), but {report.yielded_samples} "
                 "samples have been fetched." + (f" {HOW_TO_SHARD}" if many else ""),
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -126,20 +136,24 @@ class SingleProcessIterator(BaseIterator):
         super().__init__(settings, report)
         self._arena = arena
         self._closed = False
+        self._batch = 0  # number of the next one
         self._fetcher = make_fetcher(
             settings.dataset, settings.auto_collation, settings.collate_fn, settings.drop_last
         )
 
-    def __next__(self) -> Any:
+    def _next(self) -> Any:
         if self._closed:
             raise StopIteration
-        index = next(self._sampler_iter)
+        with span("sampler", self._batch):
+            index = next(self._sampler_iter)
         try:
             with building_in(self._arena.allocate):
                 fetched = self._fetcher.fetch(index)
         except StopIteration:
             self._report.dropped_samples = self._fetcher.dropped_samples
             raise
+        with span("take"):
+            self._batch += 1
         return self._give(fetched.batch, fetched.n_samples)
 
     def close(self) -> None:

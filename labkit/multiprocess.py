@@ -25,6 +25,7 @@ from labkit.errors import WorkerException
 from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.pool import Death, WorkerPool
+from labkit.spans import span, step
 from labkit.startup import Startup, prepare_start_method, resolve_context
 
 __all__ = ["MultiProcessIterator"]
@@ -63,8 +64,11 @@ class MultiProcessIterator(BaseIterator):
         )
         self._failure: Exception | None = None
         self._resume = Resume(serial=0)
-        self._pool = WorkerPool(startup, context, with_stacks=settings.timeout > 0)
-        self._begin_epoch()
+        with step(self._source):
+            self._pool = WorkerPool(
+                startup, context, self._source, with_stacks=settings.timeout > 0
+            )
+            self._begin_epoch()
 
     def _begin_epoch(self) -> None:
         num_workers = self._settings.num_workers
@@ -91,14 +95,16 @@ class MultiProcessIterator(BaseIterator):
         """
         self._report = report
         self._resume = Resume(self._resume.serial + 1, report.epoch)
-        for worker_id in range(self._pool.num_workers):
-            self._pool.send(worker_id, self._resume)
-        try:
-            self._wait_until_resumed()
-        except KeyboardInterrupt:
-            self.close()
-            raise
-        self._begin_epoch()
+        self._source.epoch = self._resume.serial
+        with step(self._source):
+            for worker_id in range(self._pool.num_workers):
+                self._pool.send(worker_id, self._resume)
+            try:
+                self._wait_until_resumed()
+            except KeyboardInterrupt:
+                self.close()
+                raise
+            self._begin_epoch()
 
     def _wait_until_resumed(self) -> None:
         waiting = set(range(self._pool.num_workers))
@@ -121,7 +127,7 @@ class MultiProcessIterator(BaseIterator):
         self._arrived.clear()
         self._pool.close()
 
-    def __next__(self) -> Any:
+    def _next(self) -> Any:
         try:
             task = self._next_task()
         except KeyboardInterrupt:
@@ -150,7 +156,8 @@ class MultiProcessIterator(BaseIterator):
                 raise StopIteration
             deadline = deadline or self._deadline()
             self._receive(deadline)
-        return self._tasks.pop(batch)
+        with span("take", batch):
+            return self._tasks.pop(batch)
 
     def _next_arrived(self) -> int | None:
         """The number of the batch to give now, if its result has come."""
@@ -207,7 +214,8 @@ class MultiProcessIterator(BaseIterator):
     def _hand_out(self) -> None:
         """Give the next task to the next worker, if there is one and somebody to do it."""
         try:
-            index = next(self._sampler_iter)
+            with span("sampler", self._send_idx):
+                index = next(self._sampler_iter)
         except StopIteration:
             return
         for _ in range(self._settings.num_workers):
@@ -216,7 +224,8 @@ class MultiProcessIterator(BaseIterator):
                 break
         else:
             return
-        self._pool.send(worker_id, (self._send_idx, index))  # first: not every index can be pickled
+        with span("dispatch", self._send_idx):  # first: not every index can be pickled
+            self._pool.send(worker_id, (self._send_idx, index))
         self._tasks[self._send_idx] = _Task(worker_id, index)
         self._workers_num_tasks[worker_id] += 1
         self._send_idx += 1
@@ -232,7 +241,8 @@ class MultiProcessIterator(BaseIterator):
         self._active[worker_id] = False
         for batch, task in list(self._tasks.items()):
             if task.worker_id == worker_id and task.result is None:
-                del self._tasks[batch]
+                with span("void", batch):
+                    del self._tasks[batch]
 
     def _end_worker(self, worker_id: int, end: IterableEnd) -> None:
         self._report.dropped_samples += end.dropped_samples
@@ -249,7 +259,7 @@ class MultiProcessIterator(BaseIterator):
             f"{self._settings.num_workers} workers iterated over an IterableDataset that never "
             f"asked which worker it is in: every sample may have come from each of them. "
             f"{HOW_TO_SHARD}",
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _raise_died(self, worker_id: int, death: Death) -> NoReturn:

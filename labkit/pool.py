@@ -9,7 +9,6 @@ and on every thread, with no signal handler and no polling.
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import pickle
@@ -28,6 +27,7 @@ from typing import Any
 from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.messages import Printed
 from labkit.sharing import Segment, loads, make_receiver
+from labkit.spans import Logbook, Source, can_be_traced, span
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 
@@ -59,12 +59,15 @@ class WorkerPool:
     Args:
         startup: what each of them gets.
         context: how they are started.
+        source: the iterator, in a trace.
         with_stacks: let them tell where they are stuck (`stack`).
 
     Closing happens at `close`, or when the pool is collected, or at the interpreter's end.
     """
 
-    def __init__(self, startup: Startup, context: BaseContext, with_stacks: bool = False) -> None:
+    def __init__(
+        self, startup: Startup, context: BaseContext, source: Source, with_stacks: bool = False
+    ) -> None:
         self.num_workers = startup.num_workers
         self._owner_pid = os.getpid()
         self._workers: list[_WorkerHandle] = []
@@ -74,7 +77,9 @@ class WorkerPool:
         self._finalizer = weakref.finalize(self, _close, self._workers, self._selector, os.getpid())
         try:
             for worker_id in range(startup.num_workers):
-                self._workers.append(_WorkerHandle(worker_id, startup, context, with_stacks))
+                with span("start", batch=-1):
+                    worker = _WorkerHandle(worker_id, startup, context, source, with_stacks)
+                self._workers.append(worker)
         except BaseException:
             self.close()
             raise
@@ -123,7 +128,9 @@ class WorkerPool:
             if arrived:
                 return arrived
         arrived = []
-        for key, events in self._selector.select(timeout):
+        with span("wait", batch=-1):
+            ready = self._selector.select(timeout)
+        for key, events in ready:
             if events & selectors.EVENT_WRITE:
                 self._flush(key.data)
             if events & selectors.EVENT_READ:
@@ -140,12 +147,15 @@ class WorkerPool:
 
     def _receive_from(self, worker: _WorkerHandle) -> list[tuple[int, Any]]:
         try:
-            worker.channel.read()
+            with span("receive", batch=-1):
+                worker.channel.read()
         except BlockingIOError:
             return []
         except EOFError:
             self._selector.unregister(worker.channel)
-            return [(worker.id, Death(worker.pid, worker.wait_for_exit(), worker.note.value))]
+            return [
+                (worker.id, Death(worker.pid, worker.wait_for_exit(), worker.logbook.head.batch))
+            ]
         return [(worker.id, message) for message in worker.take()]
 
     def retire(self, worker_id: int) -> None:
@@ -163,13 +173,19 @@ class _WorkerHandle:
     """One worker as the main process knows it."""
 
     def __init__(
-        self, worker_id: int, startup: Startup, context: BaseContext, with_stacks: bool
+        self,
+        worker_id: int,
+        startup: Startup,
+        context: BaseContext,
+        source: Source,
+        with_stacks: bool,
     ) -> None:
         self.id = worker_id
+        self.source = source
         self.channel, theirs = Channel.pair()
-        note = Segment.create(ctypes.sizeof(ctypes.c_int64))
-        self.note = note.integer()  # the number of the batch that it began last
-        self.note.value = -1
+        memory = Segment.create(Logbook.NBYTES)
+        self.logbook = Logbook(memory)
+        self.logbook.head.batch = -1
         self.stack_pipe: Connection | None = None
         self._can_tell_stack = False
         their_pipe: Connection | None = None
@@ -177,7 +193,7 @@ class _WorkerHandle:
             self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=worker_loop,
-            args=(theirs, worker_id, startup, note, their_pipe),
+            args=(theirs, worker_id, startup, memory, their_pipe),
             name=f"DataLoader worker {worker_id}",
             daemon=True,  # ended with this process, and may not have children of its own
         )
@@ -189,11 +205,12 @@ class _WorkerHandle:
             raise
         finally:
             theirs.close()
-            note.close()
+            memory.close()
             if their_pipe is not None:
                 their_pipe.close()
         assert self.process.pid is not None
         self.pid: int = self.process.pid
+        can_be_traced(self)
         self.receiver = make_receiver(
             startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
         )
@@ -203,7 +220,11 @@ class _WorkerHandle:
         messages = []
         while self.channel.inbox:
             payload, fds = self.channel.inbox.popleft()
-            message = loads(payload, fds, self.receiver)
+            with span("rebuild", batch=-1) as rebuilding:
+                message = loads(payload, fds, self.receiver)
+                rebuilding.message_bytes = len(payload)
+                if isinstance(message, tuple):
+                    rebuilding.batch = message[0]
             if isinstance(message, Printed):
                 self._print(message)
             else:

@@ -33,6 +33,7 @@ from labkit.feeder import Feeder, Forwarded
 from labkit.fetch import Fetched, Fetcher, make_fetcher
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.sharing import Segment, building_in, make_sender
+from labkit.spans import Logbook, here, span
 from labkit.startup import Startup
 
 __all__ = ["WorkerInfo", "get_worker_info", "numpy_seed", "set_epoch", "worker_loop"]
@@ -96,7 +97,7 @@ def worker_loop(
     channel: Channel,
     worker_id: int,
     startup: Startup,
-    note: Segment,
+    memory: Segment,
     stack_pipe: Connection | None,
 ) -> None:
     """A worker's life: the target of its process.
@@ -105,7 +106,7 @@ def worker_loop(
         channel: its end.
         worker_id: 0 to num_workers - 1.
         startup: what all workers of the loader get.
-        note: where to write the number of the batch that it begins: read when it has died.
+        memory: for its logbook.
         stack_pipe: where to write its stack at a `STACK_SIGNAL`, if a timeout may ask for that.
     """
     try:
@@ -116,7 +117,9 @@ def worker_loop(
         if stack_pipe is not None:
             faulthandler.register(STACK_SIGNAL, file=stack_pipe, all_threads=True)
             stack_pipe.send_bytes(b"ready")  # before that, the signal would end this process
-        _Worker(channel, worker_id, startup, note).run()
+        logbook = Logbook(memory)
+        memory.close()
+        _Worker(channel, worker_id, startup, logbook).run()
     except KeyboardInterrupt:
         os._exit(INTERRUPTED)  # the main process was interrupted too, and says so
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -134,16 +137,18 @@ def accept_interrupts() -> None:
 class _Worker:
     """What a worker has and does; one a process."""
 
-    def __init__(self, channel: Channel, worker_id: int, startup: Startup, note: Segment) -> None:
+    def __init__(
+        self, channel: Channel, worker_id: int, startup: Startup, logbook: Logbook
+    ) -> None:
         self._channel = channel
-        self._note = note.integer()
-        note.close()
+        self._note = logbook.head
+        here.lane = self._lane = logbook.lane("worker")
         self._id = worker_id
         self._startup = startup
         self._sender = make_sender(
             startup.sharing_strategy, startup.main_pid, startup.arena_limit_bytes
         )
-        self._feeder = Feeder(channel, worker_id, self._sender)
+        self._feeder = Feeder(channel, worker_id, self._sender, logbook.lane("feeder"))
         self._fetcher: Fetcher | None = None
         self._start_error: WorkerException | None = None
         self._is_broken = False  # the start error is for good, not only for this epoch
@@ -195,7 +200,8 @@ class _Worker:
 
     def _next_message(self) -> Any:
         while not self._channel.inbox:
-            self._channel.read()
+            with span("wait", batch=-1):
+                self._channel.read()
         if self._seconds > _LONG_SECONDS and self._hangup is not None and self._hangup.poll(0):
             raise EOFError("the main process wants no more: the tasks that wait are void")
         payload, _ = self._channel.inbox.popleft()
@@ -206,11 +212,13 @@ class _Worker:
     def _handle(self, message: Any) -> None:
         if isinstance(message, Resume):
             self._ended = False
-            self._resume(message)
+            self._lane.epoch = message.serial
+            with span("resume", batch=-1):
+                self._resume(message)
             self._feeder.put(message)
         elif not self._ended:
             batch, index = message
-            self._note.value = batch
+            self._note.batch = self._lane.batch = batch
             began = time.monotonic()
             self._feeder.put(self._outcome(batch, index))
             self._seconds = time.monotonic() - began

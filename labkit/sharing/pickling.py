@@ -119,6 +119,7 @@ class BatchPickler:
             raise
 
     def _post_region(self, region: Region, parcel: Parcel) -> Posted:
+        parcel.shared_bytes += region.end - region.start
         block = self._sender.block_at(region.address)
         if block is not None:  # goes whole, as it is
             return 0, region.end, region.foreign, self._sender.handle(block, parcel)

@@ -53,6 +53,7 @@ class Parcel:
     kept: list[Exporter] = field(default_factory=list)  #: blocks that must live until it is sent
     names: list[str] = field(default_factory=list)  #: names that the receiver is to remove
     lent: list[Any] = field(default_factory=list)  #: slots that the receiver is to return
+    shared_bytes: int = 0  #: of memory whose handle is in the message
 
 
 class Sender:

@@ -1,0 +1,246 @@
+"""A trace: the spans of all processes, gathered on one clock.
+
+    with labkit.trace() as t:
+        for batch in labkit.DataLoader(dataset, num_workers=2):
+            train(batch)
+    print(t.summary())
+
+While it is on, the loader's layers write spans (`spans.py`). What they say of each batch's way,
+and of what it waited for, is worked out by `journeys.py`.
+Mirrors nothing in PyTorch. `save` writes the Trace Event Format (Google, "Trace Event Format",
+2016), which Perfetto and chrome://tracing open.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labkit import spans
+from labkit.journeys import Journey, journeys, summary
+from labkit.spans import LAYERS, MainLane, Source, Span, TracedWorker
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Trace", "trace"]
+
+_COLLECT_EVERY = 256  # steps: long before a worker's lane is full
+
+Steps = list[tuple[float, int]]
+"""(time, value from then on) of something that is counted, by time."""
+
+
+def trace() -> Trace:
+    """A trace of what happens inside of its `with` block, in this process and in all workers.
+
+    It costs some microseconds a layer and batch while it is on, and next to nothing else.
+    """
+    return Trace()
+
+
+class Trace:
+    """Records what the loader does while it is entered, in this process and in all workers.
+
+    One at a time. Workers that run already are traced too, from then on.
+
+    Attributes:
+        spans: what was recorded, by start; complete once the trace is left.
+        lost: how many spans of workers were overwritten before they were read.
+        max_depth: how many batches may be under way at once: prefetch_factor × num_workers.
+    """
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self.lost = 0
+        self.max_depth = 0
+        self._lanes = threading.local()
+        self._main_lanes: list[MainLane] = []
+        self._readers: list[_Reader] = []
+        self._steps = 0
+
+    def __enter__(self) -> Self:
+        if spans.recorder is not None:
+            raise RuntimeError("a trace is running already: leave it before you begin another one")
+        if self.spans:
+            raise RuntimeError("this trace has been recorded: make a new one with labkit.trace()")
+        spans.recorder = self
+        for worker in spans.traceable():
+            self.follow(worker)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        spans.recorder = None
+        for lane in self._main_lanes:
+            lane.end_consumer()
+        for reader in self._readers:
+            reader.stop()
+        self._collect()
+        self._readers.clear()
+        self.spans.sort(key=lambda span: span.start)
+        if self.lost:
+            warnings.warn(
+                f"The trace lacks {self.lost:,} spans: workers wrote more between two batches than "
+                "their memory for spans holds. Trace fewer batches.",
+                stacklevel=2,
+            )
+
+    # What the loader calls while the trace is on
+
+    def lane(self, source: Source) -> MainLane:
+        """The lane of this thread, which iterates over `source`."""
+        lane: MainLane | None = getattr(self._lanes, "lane", None)
+        if lane is None:
+            thread = threading.current_thread()
+            is_main = thread is threading.main_thread()
+            lane = MainLane("main" if is_main else thread.name, self.spans)
+            self._lanes.lane = lane
+            self._main_lanes.append(lane)
+        lane.next_source = source
+        self.max_depth = max(self.max_depth, source.max_depth)
+        self._steps += 1
+        if self._steps % _COLLECT_EVERY == 0:
+            self._collect()
+        return lane
+
+    def follow(self, worker: TracedWorker) -> None:
+        """Read this worker's spans too."""
+        self._readers.append(_Reader(worker))
+
+    def _collect(self) -> None:
+        for reader in self._readers:
+            found, lost = reader.unread()
+            self.spans += found
+            self.lost += lost
+
+    # What it says
+
+    def depth(self, loader: int | None = None) -> Steps:
+        """How many batches were under way, over time: handed out, and not yet taken to be given.
+
+        Args:
+            loader: count those of this one (`Span.loader`); None for all loaders together.
+        """
+        return self._counted({"dispatch": 1, "take": -1, "void": -1}, loader)
+
+    def reorder_buffer(self, loader: int | None = None) -> Steps:
+        """How many batches had come and waited for their turn, over time; see `depth`."""
+        return self._counted({"rebuild": 1, "take": -1}, loader)
+
+    def _counted(self, change: dict[str, int], loader: int | None) -> Steps:
+        return _running_count([s for s in self.spans if loader in (None, s.loader)], change)
+
+    def journeys(self) -> list[Journey]:
+        """The way of each batch that was given, in the order in which they were handed out."""
+        return journeys(self.spans)
+
+    def summary(self) -> str:
+        """A table of what a batch went through and how long that took, and what it waits for."""
+        return summary(self.spans)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a JSON file for https://ui.perfetto.dev (which keeps it on your machine)."""
+        events = [*_names(self.spans), *map(_event, self.spans)]
+        for name, steps in [("under way", self.depth()), ("reorder buffer", self.reorder_buffer())]:
+            events += [_counter(name, at, value) for at, value in steps]
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+    def figure(self, dark: bool = False) -> Any:
+        """The timeline as a matplotlib figure. It is drawn by the lab, which needs matplotlib."""
+        return importlib.import_module("labkit.lab.timeline").timeline(self, dark=dark)
+
+
+class _Reader:
+    """Reads what one worker writes."""
+
+    def __init__(self, worker: TracedWorker) -> None:
+        self._logbook = worker.logbook
+        self._worker = worker.id
+        self._loader = worker.source.serial
+        self._pid = worker.pid
+        self._first = list(self._logbook.head.written)  # in each lane, what is not read yet
+        self._logbook.head.is_traced = True
+
+    def stop(self) -> None:
+        self._logbook.head.is_traced = False
+
+    def unread(self) -> tuple[list[Span], int]:
+        """What was written since the last time, and how much of it was overwritten."""
+        found = []
+        before = sum(self._first)
+        for lane, record in self._logbook.records_from(self._first):
+            layer, *rest = record
+            name = f"{lane} {self._worker}"
+            span = Span(name, LAYERS[layer], *rest)
+            found.append(replace(span, worker=self._worker, loader=self._loader, pid=self._pid))
+        return found, sum(self._first) - before - len(found)
+
+
+def _running_count(spans: Iterable[Span], change: dict[str, int]) -> Steps:
+    """How many batches are there, when the ends of spans of some layers add or remove one.
+
+    Nothing is left of an epoch after its last span: what was under way then was given up.
+    """
+    changes: list[tuple[float, int, tuple[int, ...]]] = []
+    ends: dict[tuple[int, int], float] = {}
+    for span in spans:
+        epoch = span.loader, span.epoch
+        ends[epoch] = max(span.end, ends.get(epoch, span.end))
+        if span.layer in change and span.batch >= 0:
+            changes.append((span.end, change[span.layer], (*epoch, span.batch)))
+    changes += [(end, 0, epoch) for epoch, end in ends.items()]
+    there: set[tuple[int, ...]] = set()
+    steps: Steps = []
+    for at, by, what in sorted(changes, key=lambda change: change[0]):
+        if by > 0:
+            there.add(what)
+        else:  # one batch, or all of an epoch
+            there = {batch for batch in there if batch[: len(what)] != what}
+        steps.append((at, len(there)))
+    return steps
+
+
+# The Trace Event Format: one JSON object an event, times in microseconds.
+
+
+def _names(spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
+    for pid, lane in sorted({(span.pid, span.lane) for span in spans}):
+        process = lane.replace("feeder", "worker")
+        common = {"ph": "M", "pid": pid, "tid": _tid(lane)}
+        yield {**common, "name": "process_name", "args": {"name": f"{process} (pid {pid})"}}
+        yield {**common, "name": "thread_name", "args": {"name": lane}}
+
+
+def _tid(lane: str) -> int:
+    return 1 + lane.startswith("feeder")
+
+
+def _event(span: Span) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": span.layer if span.batch < 0 else f"{span.layer} {span.batch}",
+        "cat": span.layer,
+        "ts": span.start * 1e6,
+        "dur": (span.end - span.start) * 1e6,
+        "pid": span.pid,
+        "tid": _tid(span.lane),
+        "args": {
+            "batch": span.batch,
+            "epoch": span.epoch,
+            "loader": span.loader,
+            "message_bytes": span.message_bytes,
+            "shared_bytes": span.shared_bytes,
+            "minor_faults": span.minor_faults,
+        },
+    }
+
+
+def _counter(name: str, at: float, value: int) -> dict[str, Any]:
+    return {"ph": "C", "name": name, "ts": at * 1e6, "pid": os.getpid(), "args": {"batches": value}}
