@@ -33,6 +33,7 @@ from labkit.lab.machine import machine
 from labkit.lab.resources import measure
 from labkit.lab.sides import LABKIT, TORCH, Side, find_peers
 from labkit.lab.timing import batch_seconds, first_batch_seconds, stack_seconds
+from labkit.lab.trace_cost import span_cost
 from labkit.lab.workloads import GROUPS, FromMemory, Group, StartUp, Workload
 
 __all__ = ["Options", "bench", "main"]
@@ -40,6 +41,7 @@ __all__ = ["Options", "bench", "main"]
 REPEATS = 7
 _QUICK_REPEATS = 3
 _QUICK_SCALE = 0.1
+_TRACED_BATCHES = 200
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
@@ -258,6 +260,8 @@ class _GroupRun:
                 measured.resources[side.name] = found
                 if workload.num_workers and side.message_bytes is not None:
                     found.message_bytes = side.message_bytes(samples, side.collate_fn(workload))
+                if workload.with_span_cost and side is LABKIT:
+                    measured.span_cost = span_cost(make_loader, _TRACED_BATCHES)
 
 
 def _nbytes(batch: Any) -> int:

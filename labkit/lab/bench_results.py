@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from labkit.lab.resources import Resources
+from labkit.lab.trace_cost import SpanCost
 
 __all__ = ["Check", "Figure", "Measured", "Run", "Spread", "Wanted", "figures", "ratios"]
 
@@ -48,6 +49,7 @@ class Measured:
     seconds: dict[str, list[float]] = field(default_factory=dict)  #: a batch, by side and repeat
     batches: dict[str, list[int]] = field(default_factory=dict)  #: over which it was taken
     resources: dict[str, Resources] = field(default_factory=dict)
+    span_cost: SpanCost | None = None  #: of labkit's side, while nothing is traced
 
     def add(self, side: str, seconds: float, batches: int) -> None:
         """Note one more repeat of a side."""
@@ -73,7 +75,7 @@ class Run:
             {**asdict(figure), "median": figure.spread.median, "verdict": figure.verdict}
             for figure in figures(self.workloads)
         ]
-        checks = [asdict(check) for check in shared_memory_checks(self.workloads)]
+        checks = [asdict(check) for check in checks_of(self.workloads)]
         return {"schema": SCHEMA, **asdict(self), "figures": found, "checks": checks}
 
 
@@ -147,6 +149,7 @@ Series = tuple[str, str]
 _RATIO = "PyTorch ÷ labkit"
 _LIMIT = "labkit ÷ torch.stack"
 _GROWTH = "64 ÷ 2 workers"
+_TRACED = "a trace on ÷ off"
 
 _WANTED: dict[tuple[str, str], Wanted] = {
     (_RATIO, "images, 2 workers"): Wanted("≥", 10),
@@ -173,6 +176,8 @@ def figures(workloads: Sequence[Measured]) -> list[Figure]:
         for peer in peers:
             title = f"{peer} ÷ labkit"
             found.append(_figure(workloads, title, name, [(name, peer)], [(name, "labkit")]))
+    on, off = ("tensor, traced", "labkit"), ("tensor", "labkit")
+    found.append(_figure(workloads, _TRACED, "tensor", [on], [off]))
     few, many = "workers: 2", "workers: 64"
     our_many, our_few = (many, "labkit"), (few, "labkit")
     found += [
@@ -205,7 +210,28 @@ def _figure(
     return Figure(name, workload, per_repeat, _WANTED.get((name, workload)))
 
 
-def shared_memory_checks(workloads: Sequence[Measured]) -> list[Check]:
+def checks_of(workloads: Sequence[Measured]) -> list[Check]:
+    """All checks of what was measured."""
+    return [*_shared_memory(workloads), *_spans_off(workloads)]
+
+
+def _spans_off(workloads: Sequence[Measured]) -> Iterator[Check]:
+    """Whether what spans cost while nothing is traced is lost in the spread of the times."""
+    for measured in workloads:
+        cost, seconds = measured.span_cost, measured.seconds.get("labkit", [])
+        if cost is not None and len(seconds) > 1:
+            spread = Spread.of(seconds)
+            half = (spread.high - spread.low) / 2
+            each = f"{cost.spans_a_batch:.0f} spans of {cost.seconds_a_span * 1e6:.2f} µs"
+            yield Check(
+                name=f"tracing while it is off, {measured.name}",
+                found=f"{cost.seconds_a_batch * 1e6:.1f} µs a batch, all processes ({each})",
+                wanted=f"≤ {half * 1e6:.1f} µs (half of the spread of the repeats)",
+                verdict="reached" if cost.seconds_a_batch <= half else "not reached",
+            )
+
+
+def _shared_memory(workloads: Sequence[Measured]) -> list[Check]:
     """Whether labkit takes no more shared memory than PyTorch and one batch a worker more."""
     checks = []
     for measured in workloads:

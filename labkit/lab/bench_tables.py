@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labkit.lab.bench_results import Figure, Measured, Run, Spread, figures, shared_memory_checks
+from labkit.lab.bench_results import Figure, Measured, Run, Spread, checks_of, figures
 
 __all__ = ["table"]
 
@@ -78,7 +78,7 @@ def _number(value: float) -> str:
 
 
 def _checks(workloads: Sequence[Measured]) -> str:
-    checks = shared_memory_checks(workloads)
+    checks = checks_of(workloads)
     return "\n".join(f"{c.name}: {c.found}, wanted {c.wanted}: {c.verdict}" for c in checks)
 
 

@@ -15,6 +15,7 @@ import torch.utils.data
 import labkit
 from labkit.lab import MissingPackage, need
 from labkit.lab.resources import labkit_message_bytes, torch_message_bytes
+from labkit.lab.trace_cost import Traced
 from labkit.lab.workloads import FromMemory, StartUp, Workload
 
 __all__ = ["LABKIT", "TORCH", "Side", "find_peers"]
@@ -44,12 +45,13 @@ class Side:
 
     def loader(self, workload: Workload, dataset: FromMemory) -> Iterable[Any]:
         """A fresh loader, with the defaults in everything that the workload leaves open."""
-        return self.make(
+        loader = self.make(
             dataset,
             batch_size=workload.batch_size,
             num_workers=workload.num_workers,
             collate_fn=self.collate_fn(workload),
         )
+        return Traced(loader) if self.name == "labkit" and workload.labkit_is_traced else loader
 
 
 LABKIT = Side(

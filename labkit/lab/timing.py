@@ -5,27 +5,20 @@ Before it: `bench`, which says what is measured when.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import labkit
-from labkit.lab import need
+from labkit.lab.child import output_of
 from labkit.lab.resources import running
 from labkit.lab.workloads import StartUp, Workload
 
 __all__ = ["batch_seconds", "first_batch_seconds", "stack_seconds"]
-
-_TIDY_SECONDS = 5.0
 
 
 def batch_seconds(loader: Iterable[Any], workload: Workload, seconds: float) -> tuple[float, int]:
@@ -88,41 +81,4 @@ def first_batch_seconds(import_line: str, workload: StartUp) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "first_batch.py"
         path.write_text(program)
-        return float(_output_of([sys.executable, str(path)]))
-
-
-def _output_of(command: list[str]) -> str:
-    """What the command prints. Whatever happens, nothing that it started is left."""
-    here = str(Path(labkit.__file__).parents[1])  # also where labkit is not installed
-    path = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,  # Ctrl-C comes to this process alone
-    )
-    try:
-        output, errors = process.communicate(timeout=120)
-    except BaseException:
-        _interrupt(process)
-        raise
-    if process.returncode != 0:
-        raise RuntimeError(f"the program that measures start-up failed:\n{errors}")
-    return output
-
-
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    """End it and all that it started: by Ctrl-C, so that it can tidy up, then by force."""
-    if process.returncode is not None:
-        return  # it has ended and was waited for
-    psutil = need("psutil")
-    family = psutil.Process(process.pid).children(recursive=True)
-    os.killpg(process.pid, signal.SIGINT)
-    with suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=_TIDY_SECONDS)
-    for member in [*psutil.wait_procs(family, timeout=_TIDY_SECONDS)[1], process]:
-        with suppress(psutil.NoSuchProcess):
-            member.kill()
-    process.communicate()
+        return float(output_of([sys.executable, str(path)]))

@@ -39,6 +39,8 @@ class Workload:
     seconds: float = 0.5  #: of each timed region
     warmup: int = 50  #: batches before it
     against_stack: bool = False  #: also measure `torch.stack` of the same samples
+    labkit_is_traced: bool = False  #: labkit's side with a trace on
+    with_span_cost: bool = False  #: also measure what labkit's spans take with a trace off
 
     @property
     def min_batches(self) -> int:
@@ -199,7 +201,19 @@ _TEXT = "32 texts of 16 to 512 tokens, padded"
 
 _ALL_GROUPS = (
     Group("images", (_images(2), _images(1), _images(0)), limit_s=80),
-    Group("tensor", (Workload("tensor", "one tensor of 4 kB", tensors),), limit_s=16),
+    Group(
+        "tensor",
+        (
+            Workload("tensor", "one tensor of 4 kB", tensors, with_span_cost=True),
+            Workload(
+                "tensor, traced",
+                "one tensor of 4 kB; labkit's side with a trace on",
+                tensors,
+                labkit_is_traced=True,
+            ),
+        ),
+        limit_s=32,
+    ),
     Group("dict4", (Workload("dict of 4", "4 tensors of 4 kB", dicts_of_4),), limit_s=16),
     Group("dict20", (Workload("dict of 20", "20 tensors of 4 kB", dicts_of_20),), limit_s=25),
     Group(

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
+from labkit import spans
 from labkit.__main__ import main
 from labkit.lab import MissingPackage, bench_results, workloads
 from labkit.lab.bench import Options, bench
@@ -26,6 +27,7 @@ from labkit.lab.bench_results import Figure, Measured, Spread, Wanted, figures, 
 from labkit.lab.bench_tables import table
 from labkit.lab.resources import Resources, labkit_message_bytes, measure, torch_message_bytes
 from labkit.lab.timing import first_batch_seconds, stack_seconds
+from labkit.lab.trace_cost import SpanCost
 from labkit.lab.workloads import GROUPS, FromMemory, Group, StartUp, Workload
 from labkit.sharing.segment import Segment
 from tests.comparison import differences
@@ -263,7 +265,25 @@ def test_growth_is_measured_for_both_and_compared():
 def test_shared_memory_may_be_pytorchs_and_a_batch_a_worker(ours, verdict):
     found = {"labkit": Resources(shared_bytes=ours), "torch": Resources(shared_bytes=200)}
     load = Measured("images, 2 workers", "", 2, batch_bytes=100, resources=found)
-    assert [check.verdict for check in bench_results.shared_memory_checks([load])] == [verdict]
+    assert [check.verdict for check in bench_results.checks_of([load])] == [verdict]
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(24, "reached"), (26, "not reached")])
+def test_spans_that_nobody_wants_may_take_half_of_the_spread(count, verdict):
+    cost = SpanCost(count, 1e-7)
+    load = Measured("tensor", "", 2, seconds={"labkit": [1e-4, 1.05e-4]}, span_cost=cost)
+    assert [check.verdict for check in bench_results.checks_of([load])] == [verdict]
+
+
+def test_a_trace_is_measured_on_and_off_and_its_spans_are_counted():
+    run = bench([GROUPS["tensor"]], TINY)
+    on_and_off = [figure for figure in figures(run.workloads) if figure.name == "a trace on ÷ off"]
+    assert [figure.workload for figure in on_and_off] == ["tensor"]
+    cost = run.workloads[0].span_cost
+    assert 10 <= cost.spans_a_batch <= 25
+    assert 0 < cost.seconds_a_span < 1e-3
+    assert "tracing while it is off, tensor" in table(run)
+    assert spans.recorder is None
 
 
 def test_a_run_without_results_can_be_printed():
