@@ -64,7 +64,8 @@ class Feeder:
     def _next(self) -> Any:
         with span("wait") as waiting:
             message = self._queue.get()
-            waiting.batch = message[0] if isinstance(message, tuple) else -1
+            # The lane itself is told as well: this wait may have begun before the trace did.
+            self._lane.batch = waiting.batch = message[0] if isinstance(message, tuple) else -1
         if isinstance(message, Resume):
             self._lane.epoch = message.serial
         return message

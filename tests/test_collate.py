@@ -444,9 +444,9 @@ def answers(dataset: Any, **arguments: Any) -> list[Any]:
 
 
 def refusal(dataset: Any, kind: type[CollateError] = CollateError, **arguments: Any) -> str:
-    """The one text with which it is refused: without a worker, with one, for each strategy."""
+    """The one text with which it is refused, without a worker and with one."""
     texts = set()
-    for setting in SETTINGS:
+    for setting in SETTINGS[:2]:  # a refusal comes before any strategy is asked
         with pytest.raises(kind) as caught:
             load(dataset, **arguments, **setting)
         texts.add(str(caught.value))

@@ -187,6 +187,16 @@ def test_a_trace_that_begins_within_an_epoch_leaves_out_what_was_under_way():
     assert all(0 <= depth <= trace.max_depth for _, depth in trace.depth())
 
 
+def test_a_feeder_that_was_idle_when_the_trace_began_knows_its_first_batch():
+    iterator = iter(labkit.DataLoader(Samples(6), num_workers=1, prefetch_factor=1))
+    next(iterator)
+    time.sleep(0.3)  # batch 1 is made meanwhile, and then nobody has a task
+    with labkit.trace() as trace:
+        list(iterator)
+    sent = {span.batch for span in trace.spans if span.layer == "send"}
+    assert {2, 3, 4, 5} <= sent
+
+
 def test_what_a_killed_worker_wrote_is_there():
     with labkit.trace() as trace, pytest.raises(RuntimeError, match="SIGKILL"):
         list(labkit.DataLoader(EndsAtTwo("SIGKILL"), num_workers=1))
