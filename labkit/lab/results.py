@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-__all__ = ["Origin", "Result"]
+__all__ = ["DEFAULT_REPEATS", "Origin", "Result"]
+
+DEFAULT_REPEATS = 9
+"""With so many, `explain` finds a slow-down by 30% in nine runs of ten or more where single repeats
+spread by some 8% and one in twenty is an outlier (tests/lab/test_explain.py has that noise, and
+worse). With 7 it is eight or nine of ten; with 5 no difference can be told from chance at 95%,
+however large."""
 
 Origin = Literal["live", "recorded", "simulated"]
 
@@ -32,6 +39,9 @@ class Result:
         machine: where and with which versions (`labkit.lab.machine.machine`).
         origin: "live" from this machine, "recorded" on another, "simulated".
         notes: what a reader must know besides, a sentence each.
+
+    Raises:
+        ValueError: a repeat is no finite number, or there is no such origin.
     """
 
     question: str
@@ -43,6 +53,18 @@ class Result:
     machine: dict[str, Any] = field(default_factory=dict)
     origin: Origin = "live"
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for label, values in self.repeats.items():
+            for value in values:
+                if not math.isfinite(value):
+                    raise ValueError(
+                        f"a repeat of {label!r} is {value!r}: leave a repeat that gave no number "
+                        "out of all settings, and say so in `notes`"
+                    )
+        if self.origin not in get_args(Origin):
+            known = ", ".join(map(repr, get_args(Origin)))
+            raise ValueError(f"unknown origin {self.origin!r}: write one of {known}")
 
     @property
     def labels(self) -> list[str]:
@@ -59,7 +81,7 @@ class Result:
 
     @classmethod
     def from_json(cls, text: str) -> Result:
-        """A result that `to_json` wrote."""
+        """A result that `to_json` wrote; a tuple among its settings comes back as a list."""
         found = json.loads(text)
         found["repeats"] = {label: tuple(values) for label, values in found["repeats"].items()}
         found["notes"] = tuple(found["notes"])
