@@ -3,15 +3,37 @@
 `bench` compares the loader with others: `workloads` is what it loads, `sides` are the loaders,
 `timing` and `resources` measure, `bench_results` and `bench_tables` are what came of it.
 
+What a learner calls is imported when it is first asked for: `check`, `hint` and `solution` are in
+`exercises`, `quiz` in `quizzes`, `show` in `source`.
+
 The lab may need packages that the loader does not: `pip install 'labkit[lab]'`.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["MissingPackage", "need"]
+if TYPE_CHECKING:
+    from labkit.lab.exercises import check, hint, solution
+    from labkit.lab.quizzes import quiz
+    from labkit.lab.source import show
+
+__all__ = ["MissingPackage", "check", "hint", "need", "quiz", "show", "solution"]
+
+_HOMES = {
+    "check": "exercises",
+    "hint": "exercises",
+    "solution": "exercises",
+    "quiz": "quizzes",
+    "show": "source",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 class MissingPackage(ImportError):
