@@ -199,10 +199,11 @@ def _shared_mappings() -> Iterator[Mapping]:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return
+    starts = ("/memfd:", f"{SHARED_NAMES}/", "/dev/zero", "/SYSV")
     for line in lines:
-        addresses, _, _, _, inode, *path = line.split(maxsplit=5)
-        where = path[0] if path else ""
-        starts = ("/memfd:", f"{SHARED_NAMES}/", "/dev/zero", "/SYSV")
+        if not any(start in line for start in starts):
+            continue  # most of thousands, and this is asked twice a test
+        addresses, _, _, _, inode, where = line.split(maxsplit=5)
         if where.startswith(starts) and not _is_multiprocessing_heap(where):
             first, last = (int(address, 16) for address in addresses.split("-"))
             yield Mapping(where, inode, last - first)

@@ -284,7 +284,7 @@ def compare_with_torch(setting: Setting, **only_torch: Any) -> None:
 
 def examples(count: int) -> settings:
     """So many with the profile "ci", a quarter of it with "dev"."""
-    share = 1 if settings.default and settings.default.max_examples >= 100 else 4
+    share = 1 if settings.default and settings.default.max_examples >= 50 else 4
     return settings(
         max_examples=count // share,
         phases=set(Phase) - {Phase.explain},  # it traces every line, which takes minutes here
@@ -301,16 +301,16 @@ def test_without_workers_batches_order_and_random_numbers_are_pytorchs(setting):
 
 @pytest.mark.timeout(600)
 @given(configurations(num_workers=[1, 2, 3]))
-@examples(300)
+@examples(200)
 def test_with_workers_batches_order_and_random_numbers_are_pytorchs(setting):
     compare_with_torch(setting)
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_under_every_start_method_batches_and_random_numbers_are_pytorchs(method):
+@pytest.mark.parametrize(("method", "count"), [("spawn", 4), ("forkserver", 8)])
+def test_under_every_start_method_batches_and_random_numbers_are_pytorchs(method, count):
     @given(configurations(num_workers=[2], start_methods=[method]))
-    @examples(8)
+    @examples(count)
     def holds(setting: Setting) -> None:
         # What PyTorch's batches are does not depend on it, only how long they take.
         compare_with_torch(setting._replace(epochs=2), multiprocessing_context="fork")

@@ -276,7 +276,8 @@ def test_spans_that_nobody_wants_may_take_half_of_the_spread(count, verdict):
 
 
 def test_a_trace_is_measured_on_and_off_and_its_spans_are_counted():
-    run = bench([GROUPS["tensor"]], TINY)
+    loads = tiny(with_span_cost=True), tiny("tensor, traced", labkit_is_traced=True)
+    run = bench([group_of(*loads)], TINY)
     on_and_off = [figure for figure in figures(run.workloads) if figure.name == "a trace on ÷ off"]
     assert [figure.workload for figure in on_and_off] == ["tensor"]
     cost = run.workloads[0].span_cost
