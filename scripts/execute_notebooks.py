@@ -16,6 +16,7 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 CELL_TIMEOUT = 120  # seconds, as for nbval in pyproject.toml
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
 CELL_METADATA = ("tags", "jupyter", "slideshow")  # what an author sets on purpose
 
 
@@ -39,13 +40,19 @@ def execute(path: Path) -> NotebookNode:
 
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
-    """Drop what differs between machines and editors: widget state, versions, view settings."""
+    """Drop what differs between machines and editors: widgets, versions, view settings.
+
+    Of a widget without a kernel JupyterLab says only "model not found"; what else the output has
+    (a figure, HTML) it shows if there is no widget.
+    """
     notebook.metadata = nbformat.from_dict(
         {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
     for cell in notebook.cells:
         kept = {key: cell.metadata[key] for key in CELL_METADATA if key in cell.metadata}
         cell.metadata = nbformat.from_dict(kept)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET, None)
     return notebook
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,10 @@ from labkit.lab.machine import machine
 from labkit.lab.results import DEFAULT_REPEATS, Result
 
 __all__ = ["Cancelled", "Progress", "TookTooLong", "Where", "measure", "milliseconds", "turns"]
+
+SECONDS = "LABKIT_MEASURE_SECONDS"
+"""An environment variable: after so many seconds no measurement begins a new round, whatever it was
+given. For where notebooks are only checked, and nobody reads the figures."""
 
 Progress = Callable[[int, int, str], None]
 """Called with: how many repeats are done, of how many, and what runs now."""
@@ -80,6 +85,7 @@ def measure(
         Exception: whatever a function raises.
     """
     started = time.monotonic()
+    seconds = min(seconds, float(os.environ.get(SECONDS, "inf")))
     _check_counts(repeats, warmup, where)
     functions = _functions(settings, function, bool(common))
     about: dict[str, Any] = {

@@ -244,9 +244,10 @@ class Panel:
         data: dict[str, Any] = {"text/plain": repr(self)}
         metadata: dict[str, Any] = {}
         with suppress(MissingPackage):
-            picture = need("labkit.lab.pictures").png(self.figure())
-            data["image/png"] = base64.b64encode(picture).decode()
-            metadata["image/png"] = {"alt": self.alt_text()}
+            pictures, drawn = need("labkit.lab.pictures"), self.figure()
+            data["image/png"] = base64.b64encode(pictures.png(drawn)).decode()
+            width = pictures.css_width(drawn)
+            metadata["image/png"] = {"alt": self.alt_text(), "width": width}
         if self._widgets is not None:
             with suppress(MissingPackage):
                 self._view = self._view or self._widgets(self)

@@ -22,7 +22,7 @@ need("matplotlib")
 from matplotlib.figure import Figure  # noqa: E402 (what is missing is named first)
 from PIL import Image  # noqa: E402 (matplotlib needs it too)
 
-__all__ = ["Picture", "img", "png", "themed"]
+__all__ = ["Picture", "css_width", "img", "png", "themed"]
 
 _CSS_DPI = 100
 """On the page an inch of the figure takes so many pixels, of which a fine screen has more."""

@@ -33,8 +33,10 @@ _STYLES = (
     ("ow", "operator", "font-weight: bold"),
     ("c", "comment", "font-style: italic"),
 )
+# Jupyter gives what is in a `pre` of an output the page's font, and no border.
 _FRAME = (
-    ".labkit-source {white-space: pre !important; overflow: auto; padding: 0.5em; "
+    "pre.labkit-source {white-space: pre !important; overflow: auto; padding: 0.5em; "
+    "font-family: var(--jp-code-font-family, monospace); "
     "border: 1px solid var(--jp-border-color1, currentColor)}\n"
 )
 

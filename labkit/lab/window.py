@@ -92,7 +92,12 @@ class Window:
                 f"most, say, batches=range({wanted[0]}, {wanted[0] + _FEWEST})"
             )
         chosen = set(wanted)
-        asked = [span for span in spans if span.batch in chosen]
+        # What a worker that stayed does before the epoch's first batch belongs to that.
+        asked = [
+            span
+            for span in spans
+            if span.batch in chosen or (span.layer == "resume" and 0 in chosen)
+        ]
         start, end = min(span.start for span in asked), max(span.end for span in asked)
         begins = _without_start_up(asked, start, end)
         return cls(

@@ -113,6 +113,13 @@ def test_when_the_time_is_up_no_round_begins_and_the_notes_say_so():
     assert result.notes == ("1 of 3 repeats: the 0 s for them had passed.",)
 
 
+def test_whoever_checks_a_notebook_can_keep_its_measurements_short(monkeypatch):
+    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "0")
+    result = measure({"a": lambda: 1}, repeats=3, seconds=60)
+    assert result.repeats == {"a": (1,)}
+    assert result.notes == ("1 of 3 repeats: the 0 s for them had passed.",)
+
+
 def test_milliseconds_time_one_call_of_many():
     calls = []
     timed = milliseconds(lambda seconds: calls.append(seconds) or time.sleep(seconds), number=3)

@@ -231,7 +231,7 @@ def test_a_reader_without_a_kernel_gets_the_figure_and_constant_text():
     assert after[VIEW] == before[VIEW]  # the same widgets, however often it is displayed
     assert base64.b64decode(after["image/png"]).startswith(b"\x89PNG")
     assert after["image/png"] != before["image/png"]
-    assert metadata["image/png"]["alt"] == panel.alt_text()
+    assert metadata["image/png"] == {"alt": panel.alt_text(), "width": 820}
 
 
 def test_figures_are_light_or_dark_before_and_after_a_run(tmp_path):

@@ -93,6 +93,19 @@ def test_each_span_is_a_bar_in_its_lane():
     assert set(drawn) == there
 
 
+def resumed(trace: Sample) -> Sample:
+    """The same as an epoch of workers that stayed: it begins with a resume."""
+    start = trace.spans[0].start
+    resume = Span("worker 0", "resume", start - 0.004, start - 0.002, epoch=trace.spans[0].epoch)
+    return replace(trace, spans=[resume, *trace.spans])
+
+
+def test_the_resume_before_an_epochs_first_batch_is_drawn_and_before_later_ones_it_is_not():
+    trace = resumed(sample(epoch=1))
+    assert bars(timeline.timeline(trace))["resume in worker 0"] == [(0, pytest.approx(2))]
+    assert "resume in worker 0" not in bars(timeline.timeline(trace, batches=range(1, 4)))
+
+
 def test_lanes_stand_in_order_main_then_each_worker_with_its_feeder():
     lanes = Window.of(sample(batches=24, workers=11)).lanes
     expected = ["main"]

@@ -2,7 +2,7 @@
 
 nbval itself runs the notebooks as test items of their own (`pyproject.toml`); here they run once
 more with nbclient, which sees what nbval lets pass: a cell that should raise and does not, an
-unknown magic that aborts its cell.
+unknown magic that aborts its cell. Nothing else here runs a whole notebook: they take long.
 """
 
 import copy
@@ -18,7 +18,7 @@ import pytest
 from nbformat import NotebookNode
 from nbval.plugin import get_sanitize_patterns
 
-from scripts.execute_notebooks import all_notebooks, execute
+from scripts.execute_notebooks import CELL_TIMEOUT, all_notebooks, execute
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = "nbval-check-output"
@@ -31,6 +31,7 @@ every_notebook = pytest.mark.parametrize("path", all_notebooks(), ids=lambda pat
 @pytest.mark.timeout(600)
 def test_it_runs_with_nbclient_and_raises_where_it_says_so(path, monkeypatch):
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # see conftest.py in the root
+    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "2")
     executed = execute(path)
     for cell in executed.cells:
         if cell.cell_type == "code":
@@ -38,21 +39,97 @@ def test_it_runs_with_nbclient_and_raises_where_it_says_so(path, monkeypatch):
             assert raised == has_tag(cell, RAISES), cell.source
 
 
+@pytest.fixture(scope="module")
+def nbval_says(tmp_path_factory) -> str:
+    """What one run of nbval says of all the notebooks that are made here: starting it takes long.
+
+    - Each of the course, cut off after its first checked cell, with a wrong value planted there.
+      That its later checked cells would be compared is known from how they are stored (contract:
+      counts, outputs) and from the sanitising below.
+    - One with every kind of output that is compared, right, and then wrong.
+    - One in which a spawned worker prints.
+    """
+    folder = tmp_path_factory.mktemp("nbval") / "notebooks"
+    shutil.copytree(all_notebooks()[0].parent, folder)
+    for original in all_notebooks():
+        nbformat.write(planted(original), folder / original.name)
+    kinds = every_kind_of_output()
+    nbformat.write(kinds, folder / "right.ipynb")
+    for cell in kinds.cells:
+        plant_wrong_values(cell)
+    nbformat.write(kinds, folder / "wrong.ipynb")
+    (folder / "worker.py").write_text("def work():\n    print('from the worker')\n")
+    nbformat.write(with_a_printing_worker(), folder / "printing.ipynb")
+    return nbval(folder).stdout
+
+
+def planted(path: Path) -> NotebookNode:
+    notebook = nbformat.read(path, as_version=4)
+    first = next(i for i, cell in enumerate(notebook.cells) if has_tag(cell, CHECKED))
+    notebook.cells = notebook.cells[: first + 1]
+    plant_wrong_values(notebook.cells[-1])
+    return notebook
+
+
+def every_kind_of_output() -> NotebookNode:
+    new = nbformat.v4.new_output
+    table = {"text/html": "<td>3</td>", "text/plain": "<IPython.core.display.HTML object>"}
+    cells = [
+        ("print(12)", new("stream", text="12\n")),
+        ("6 * 7", new("execute_result", {"text/plain": "42"}, execution_count=2)),
+        (
+            "from IPython.display import HTML; HTML('<td>3</td>')",
+            new("execute_result", table, execution_count=3),
+        ),
+        ("raise ValueError('5 samples')", new("error", ename="ValueError", evalue="5 samples")),
+    ]
+    return checked_notebook(cells)
+
+
+def with_a_printing_worker() -> NotebookNode:
+    source = (
+        "import multiprocessing, worker\n"
+        "process = multiprocessing.get_context('spawn').Process(target=worker.work)\n"
+        "process.start()\n"
+        "process.join()"
+    )
+    return checked_notebook([(source, nbformat.v4.new_output("stream", text="from the worker\n"))])
+
+
+def checked_notebook(cells: list[tuple[str, NotebookNode]]) -> NotebookNode:
+    notebook = nbformat.v4.new_notebook()
+    for count, (source, output) in enumerate(cells, 1):
+        tags = [CHECKED, RAISES] if output.output_type == "error" else [CHECKED]
+        cell = nbformat.v4.new_code_cell(source, metadata={"tags": tags}, execution_count=count)
+        cell.outputs = [output]
+        notebook.cells.append(cell)
+    return notebook
+
+
+def failed(said: str, notebook: str) -> list[int]:
+    """Return the numbers of the code cells of a notebook of which nbval says that they failed."""
+    found = re.findall(rf"^FAILED .*?\b{re.escape(notebook)}::Cell (\d+)", said, re.MULTILINE)
+    return [int(number) for number in found]
+
+
 @every_notebook
-@pytest.mark.timeout(300)
-def test_a_planted_wrong_value_makes_nbval_fail(path, tmp_path):
-    copied = shutil.copytree(path.parent, tmp_path / "notebooks") / path.name
-    notebook = nbformat.read(copied, as_version=4)
-    first = next(cell for cell in notebook.cells if has_tag(cell, CHECKED))
-    plant_wrong_values(first)
-    nbformat.write(notebook, copied)
+@pytest.mark.timeout(600)
+def test_a_planted_wrong_value_makes_nbval_fail(path, nbval_says):
+    code = [cell for cell in planted(path).cells if cell.cell_type == "code"]
+    assert failed(nbval_says, path.name) == [len(code) - 1], nbval_says
 
-    result = nbval(copied, "--exitfirst")
 
-    assert result.returncode == 1, result.stdout
-    number = [cell for cell in notebook.cells if cell.cell_type == "code"].index(first)
-    assert re.search(rf"^FAILED .*::Cell {number}\b", result.stdout, re.MULTILINE), result.stdout
-    assert "Cell outputs differ" in result.stdout
+@pytest.mark.timeout(600)
+def test_nbval_compares_text_a_table_and_an_error(nbval_says):
+    assert failed(nbval_says, "right.ipynb") == [], nbval_says
+    assert failed(nbval_says, "wrong.ipynb") == [0, 1, 2, 3], nbval_says
+    assert nbval_says.count("Cell outputs differ") == 4 + len(all_notebooks())
+
+
+@pytest.mark.timeout(600)
+def test_what_spawned_workers_print_reaches_the_cell_under_nbval(nbval_says):
+    assert "notebooks/printing.ipynb ." in nbval_says
+    assert failed(nbval_says, "printing.ipynb") == [], nbval_says
 
 
 @every_notebook
@@ -65,40 +142,9 @@ def test_sanitising_leaves_every_checked_value_to_be_compared(path):
             assert sanitised(cell) != sanitised(wrong), cell.source
 
 
-def test_nbval_sees_a_wrong_value_in_text_in_a_table_and_in_an_error(tmp_path):
-    sources = {
-        "print(12)": None,
-        "6 * 7": None,
-        "from IPython.display import HTML; HTML('<td>3</td>')": None,
-        "raise ValueError('5 samples')": [RAISES],
-    }
-    notebook = nbformat.v4.new_notebook()
-    for source, tags in sources.items():
-        cell = nbformat.v4.new_code_cell(source, metadata={"tags": [CHECKED, *(tags or [])]})
-        notebook.cells.append(cell)
-    path = tmp_path / "wrong.ipynb"
-    nbformat.write(notebook, path)
-    executed = execute(path)
-    for cell in executed.cells:
-        plant_wrong_values(cell)
-    nbformat.write(executed, path)
-    assert "4 failed" in nbval(path).stdout
-
-
-def test_what_spawned_workers_print_reaches_the_cell_under_nbval(tmp_path):
-    (tmp_path / "worker.py").write_text("def work():\n    print('from the worker')\n")
-    source = (
-        "import multiprocessing, worker\n"
-        "process = multiprocessing.get_context('spawn').Process(target=worker.work)\n"
-        "process.start()\n"
-        "process.join()"
-    )
-    cell = nbformat.v4.new_code_cell(source, metadata={"tags": [CHECKED]}, execution_count=1)
-    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="from the worker\n")]
-    path = tmp_path / "printing.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    result = nbval(path)
-    assert result.returncode == 0, result.stdout
+def test_no_cell_may_run_longer_than_a_limit_that_both_ways_of_running_share():
+    options = (ROOT / "pyproject.toml").read_text()
+    assert f'"--nbval-cell-timeout={CELL_TIMEOUT}"' in options
 
 
 def has_tag(cell: NotebookNode, tag: str) -> bool:
