@@ -7,6 +7,7 @@ are JupyterLab's own and follow its theme; elsewhere, bold and italic type have 
 from __future__ import annotations
 
 import inspect
+import sysconfig
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -80,11 +81,13 @@ class Source:
 
     @property
     def where(self) -> str:
-        """File and line; the file as it is called in labkit's checkout, if it is of that."""
-        checkout = Path(labkit.__file__).resolve().parents[1]
+        """File and line; the file as it is called in its package or in labkit's checkout."""
+        installed = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")]
         file = Path(self.file)
-        if file.resolve().is_relative_to(checkout):
-            file = file.resolve().relative_to(checkout)
+        for folder in (*installed, Path(labkit.__file__).resolve().parents[1]):
+            if file.resolve().is_relative_to(folder):
+                file = file.resolve().relative_to(folder)
+                break
         return f"{file.as_posix()}, line {self.line}"
 
     def as_text(self) -> str:

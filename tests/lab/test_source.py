@@ -6,6 +6,7 @@ import re
 from html import unescape
 
 import pytest
+from torch.utils.data import BatchSampler
 
 import labkit
 import labkit.worker
@@ -47,6 +48,10 @@ def test_the_html_has_the_same_text_and_says_where_it_stands():
     line = inspect.getsourcelines(labkit.worker.numpy_seed)[1]
     assert f"<code>numpy_seed</code> in labkit/worker.py, line {line}" in html
     assert '<span class="k">def</span>' in html
+
+
+def test_a_file_of_an_installed_package_is_named_as_in_that_package():
+    assert re.fullmatch(r"torch/utils/data/sampler\.py, line \d+", show(BatchSampler).where)
 
 
 def test_no_colour_is_fixed_so_it_can_be_read_on_light_and_dark():
