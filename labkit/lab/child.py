@@ -3,7 +3,8 @@
 A measurement that depends on the state of a process runs in a program of its own. Whatever happens
 (an error, a time limit, Ctrl-C), nothing of it is left.
 
-After it: `timing`, which starts one a repeat, and `fresh`, which keeps one for many.
+After it: `bench.timing`, which starts one a repeat, and `experiments.fresh`, which keeps one for
+many.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A curve over epochs: one value for each, and a value to compare them with.
 
-Before it: a notebook that trained with a loader. After it: `pictures`, which brings the figure into
+Before it: a notebook that trained with a loader. After it: `plots.pictures`, which brings it into
 the notebook. Repeats and medians are drawn by `plots`; a curve is of one run and claims no more.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labkit.lab import need
-from labkit.lab.lettering import DPI, FONT, Pen, Type, width_inches
-from labkit.lab.palette import theme
-from labkit.lab.pictures import Picture
-from labkit.lab.wording import number
+from labkit.lab.explain.wording import number
+from labkit.lab.plots.lettering import DPI, FONT, Pen, Type, width_inches
+from labkit.lab.plots.palette import theme
+from labkit.lab.plots.pictures import Picture
 
 need("matplotlib")
 

@@ -21,14 +21,15 @@ from torch.utils.data import default_collate
 
 from labkit import spans
 from labkit.__main__ import main
-from labkit.lab import MissingPackage, bench_results, workloads
-from labkit.lab.bench import Options, bench
-from labkit.lab.bench_results import Figure, Measured, Spread, Wanted, figures, ratios
-from labkit.lab.bench_tables import table
+from labkit.lab import MissingPackage
+from labkit.lab.bench import Options, bench, workloads
+from labkit.lab.bench import results as bench_results
+from labkit.lab.bench.results import Figure, Measured, Spread, Wanted, figures, ratios
+from labkit.lab.bench.tables import table
+from labkit.lab.bench.timing import first_batch_seconds, stack_seconds
+from labkit.lab.bench.trace_cost import SpanCost
+from labkit.lab.bench.workloads import GROUPS, FromMemory, Group, StartUp, Workload
 from labkit.lab.resources import Resources, labkit_message_bytes, measure, torch_message_bytes
-from labkit.lab.timing import first_batch_seconds, stack_seconds
-from labkit.lab.trace_cost import SpanCost
-from labkit.lab.workloads import GROUPS, FromMemory, Group, StartUp, Workload
 from labkit.sharing.segment import Segment
 from tests.comparison import differences
 from tests.scripts import ROOT, alive, environment, family_of, run_script, seconds_until

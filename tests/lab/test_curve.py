@@ -3,8 +3,8 @@
 import pytest
 
 from labkit.lab.curve import Curve, show
-from labkit.lab.palette import theme
-from labkit.lab.pictures import png
+from labkit.lab.plots.palette import theme
+from labkit.lab.plots.pictures import png
 
 LOSS = ([0.9, 0.6, 0.3, 0.2], "mean training loss", 0.5, "ignoring the features")
 

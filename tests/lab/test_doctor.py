@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 
 import labkit
 from labkit.__main__ import main
-from labkit.lab import limits as limits_module
-from labkit.lab import link, system_findings, torch_findings
-from labkit.lab.doctor import Finding, Findings, examine, sizes
-from labkit.lab.limits import Limits, read_limits
-from labkit.lab.link import Device
+from labkit.lab.doctor import Finding, Findings, accelerator, examine, link, sizes, system
+from labkit.lab.doctor import limits as limits_module
+from labkit.lab.doctor.limits import Limits, read_limits
+from labkit.lab.doctor.link import Device
+from labkit.lab.doctor.sizing import sizes_for
 from labkit.lab.machine import cores
 from labkit.lab.results import DEFAULT_REPEATS
-from labkit.lab.sizes import sizes_for
 from tests.scripts import ROOT, environment
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc")
@@ -261,7 +260,7 @@ def test_looking_does_not_choose_a_start_method(monkeypatch):
     monkeypatch.setattr(
         multiprocessing, "get_start_method", lambda allow_none=False: asked.append(allow_none)
     )
-    default = torch_findings.start_methods().raw["default"]
+    default = accelerator.start_methods().raw["default"]
     assert asked == [True]
     assert default == multiprocessing.get_all_start_methods()[0]
 
@@ -321,7 +320,7 @@ def test_the_command_refuses_what_it_does_not_know(capsys):
     ],
 )
 def test_cores(limits, value, advice, concern):
-    finding = system_findings.cores(limits)
+    finding = system.cores(limits)
     assert value in finding.value
     assert finding.concern is concern
     assert advice is None if finding.advice is None else advice in finding.advice
@@ -330,12 +329,12 @@ def test_cores(limits, value, advice, concern):
 def test_memory_that_is_short_is_a_concern():
     enough = Limits(2, memory_total=8 * GIB, memory_limit=2 * GIB, memory_available=3 * GIB // 2)
     short = Limits(2, memory_total=8 * GIB, memory_available=GIB // 2)
-    assert system_findings.memory(enough).value == (
+    assert system.memory(enough).value == (
         "8.0 GiB in the machine, limit 2.0 GiB, 1.5 GiB available"
     )
-    assert not system_findings.memory(enough).concern
-    assert system_findings.memory(short).concern
-    assert "no limit" in system_findings.memory(Limits(2)).value
+    assert not system.memory(enough).concern
+    assert system.memory(short).concern
+    assert "no limit" in system.memory(Limits(2)).value
 
 
 @pytest.mark.parametrize(
@@ -349,7 +348,7 @@ def test_memory_that_is_short_is_a_concern():
     ],
 )
 def test_open_files(soft, hard, advice):
-    finding = system_findings.open_files(Limits(2, open_files=soft, open_files_hard=hard))
+    finding = system.open_files(Limits(2, open_files=soft, open_files_hard=hard))
     assert finding.concern is (advice is not None)
     assert finding.advice is None if advice is None else advice in finding.advice
 
@@ -357,7 +356,7 @@ def test_open_files(soft, hard, advice):
 @pytest.mark.parametrize(("threads", "concern"), [(1, False), (2, True)])
 def test_more_threads_than_the_quota_grants_are_a_concern(monkeypatch, threads, concern):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    finding = torch_findings.torch_threads(Limits(8, cpu_quota=1.5))
+    finding = accelerator.torch_threads(Limits(8, cpu_quota=1.5))
     assert finding.concern is concern
     assert finding.advice is None or "torch.set_num_threads(1)" in finding.advice
 
@@ -365,7 +364,7 @@ def test_more_threads_than_the_quota_grants_are_a_concern(monkeypatch, threads, 
 @pytest.mark.parametrize(("percent", "concern"), [(3.0, False), (80.0, True)])
 def test_a_busy_machine_is_a_concern(monkeypatch, percent, concern):
     monkeypatch.setattr(psutil, "cpu_percent", lambda interval: percent)
-    finding = system_findings.load()
+    finding = system.load()
     assert finding.concern is concern
     assert finding.value.startswith(f"{percent:.0f}% busy")
 
@@ -373,7 +372,7 @@ def test_a_busy_machine_is_a_concern(monkeypatch, percent, concern):
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_every_start_method_is_explained(monkeypatch, method):
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: method)
-    finding = torch_findings.start_methods()
+    finding = accelerator.start_methods()
     assert finding.value.startswith(f"{method} by default")
 
 
@@ -382,7 +381,7 @@ def test_every_sharing_strategy_is_explained(strategy):
     before = labkit.get_sharing_strategy()
     labkit.set_sharing_strategy(strategy)
     try:
-        assert torch_findings.sharing_strategies().value.startswith(f"{strategy} by default")
+        assert accelerator.sharing_strategies().value.startswith(f"{strategy} by default")
     finally:
         labkit.set_sharing_strategy(before)
 
@@ -401,20 +400,20 @@ GPU = Device("cuda", "A GPU", 2, pageable=6.25, pinned=50.0)
 
 
 def test_without_an_accelerator_all_is_fine(monkeypatch):
-    monkeypatch.setattr(torch_findings, "find_device", lambda: None)
-    device, problem = torch_findings.device_or_problem()
-    finding = torch_findings.device(device, problem)
+    monkeypatch.setattr(accelerator, "find_device", lambda: None)
+    device, problem = accelerator.device_or_problem()
+    finding = accelerator.device(device, problem)
     assert (finding.value, finding.advice, finding.concern) == ("none", None, False)
     assert "that is fine" in finding.meaning
-    assert torch_findings.link(device).value == "none"
+    assert accelerator.link(device).value == "none"
 
 
 def test_an_accelerator_and_its_link_are_told(monkeypatch):
-    monkeypatch.setattr(torch_findings, "find_device", lambda: GPU)
-    device, problem = torch_findings.device_or_problem()
-    assert torch_findings.device(device, problem).value == "2 × A GPU (cuda)"
-    assert "pin_memory=True" in torch_findings.device(device, problem).advice
-    found = torch_findings.link(device)
+    monkeypatch.setattr(accelerator, "find_device", lambda: GPU)
+    device, problem = accelerator.device_or_problem()
+    assert accelerator.device(device, problem).value == "2 × A GPU (cuda)"
+    assert "pin_memory=True" in accelerator.device(device, problem).advice
+    found = accelerator.link(device)
     assert found.value == "6.2 GB/s from ordinary memory, 50.0 GB/s from page-locked memory"
     assert (found.raw, found.unit) == ({"pageable": 6.25, "pinned": 50.0}, "GB/s")
     assert "100 MB takes 2.0 ms" in found.meaning
@@ -427,7 +426,7 @@ def test_an_accelerator_that_does_not_work_is_a_concern_and_says_why(monkeypatch
     monkeypatch.setattr(link, "output_of", fails)
     gpu = torch.device("cuda")
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: gpu)
-    finding = torch_findings.device(*torch_findings.device_or_problem())
+    finding = accelerator.device(*accelerator.device_or_problem())
     assert finding.concern
     assert "driver too old" in finding.advice
 

@@ -21,7 +21,7 @@ from labkit.lab.explain import (
     predicted,
     sentence,
 )
-from labkit.lab.paired import fewest_pairs, paired_shift
+from labkit.lab.explain.paired import fewest_pairs, paired_shift
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import DEFAULT_REPEATS, Result
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labkit.lab.layer_map import _BOXES, LAYERS, NOTEBOOK_LAYERS, layer_map, main, refresh
-from labkit.lab.lettering import Type, width_inches
+from labkit.lab.plots.lettering import Type, width_inches
 from tests.lab.test_plots import fonts_are_open
 
 __all__ = ["fonts_are_open"]  # a fixture

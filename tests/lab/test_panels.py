@@ -13,9 +13,9 @@ from PIL import Image
 
 from labkit.lab import panels
 from labkit.lab.experiments import Cancelled, measure
-from labkit.lab.panel import Control, Panel
-from labkit.lab.panel_history import rows
-from labkit.lab.panel_view import PanelView
+from labkit.lab.panels.history import rows
+from labkit.lab.panels.model import Control, Panel
+from labkit.lab.panels.view import PanelView
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
 from tests.lab import measured
@@ -261,9 +261,10 @@ def test_without_widgets_and_figures_there_is_text_and_the_model_imports_neither
 
 
 def test_the_model_does_not_name_the_widgets():
-    for module in ("panel", "panel_history", "experiments", "measuring"):
+    modules = ("panels/model", "panels/history", "experiments/__init__", "experiments/measuring")
+    for module in modules:
         source = (ROOT / "labkit" / "lab" / f"{module}.py").read_text()
-        assert not re.search(r"import.*(ipywidgets|panel_view)", source)
+        assert not re.search(r"import.*(ipywidgets|panels.view)", source)
 
 
 # Through its widgets
@@ -353,7 +354,7 @@ def test_a_run_in_a_cell_shows_in_the_widgets_too():
 
 def test_a_long_run_shows_what_there_is_so_far(monkeypatch):
     shown = []
-    monkeypatch.setattr("labkit.lab.panel_view._FIRST_FIGURE_SECONDS", 0.0)
+    monkeypatch.setattr("labkit.lab.panels.view._FIRST_FIGURE_SECONDS", 0.0)
     panel = make()
     view = PanelView(panel)
     view.result.observe(lambda change: shown.append(change.new), names="value")

@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from labkit.lab import plots
-from labkit.lab.axis import axis_for, tick
-from labkit.lab.palette import LAYER_STYLES, theme
-from labkit.lab.pictures import Picture
+from labkit.lab.explain.wording import duration, median_interval, number
+from labkit.lab.plots.axis import axis_for, tick
+from labkit.lab.plots.palette import LAYER_STYLES, theme
+from labkit.lab.plots.pictures import Picture
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
-from labkit.lab.wording import duration, median_interval, number
 
 MACHINE = {"date": "2026-03-01T10:00:00", "cpu": "Some CPU", "cores": 2, "torch": "2.13.0"}
 

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 import labkit
 from labkit.lab import plots, timeline
-from labkit.lab.palette import LAYER_STYLES, layer_style
-from labkit.lab.window import Window
+from labkit.lab.plots.palette import LAYER_STYLES, layer_style
+from labkit.lab.timeline.window import Window
 from labkit.spans import LAYERS, Span
 from tests.lab.test_plots import assert_legible, fonts_are_open, texts
 

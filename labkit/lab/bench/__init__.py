@@ -1,0 +1,270 @@
+"""`python -m labkit bench`: this loader against PyTorch's, and against the limit, in one run.
+
+The sides take turns, repeat by repeat, each with a fresh loader and default settings: A B, B A,
+A B, … In each repeat the loader is started and warmed up, and only then is a stretch of batches
+timed. What else a loader costs (memory, page faults, descriptors, message size) is measured
+afterwards, on loaders that nobody times.
+
+Before it: `workloads`. After it: `results`, `tables`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import json
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import default_collate
+
+from labkit.lab import MissingPackage, need
+from labkit.lab.bench.results import Measured, Run
+from labkit.lab.bench.sides import LABKIT, TORCH, Side, find_peers
+from labkit.lab.bench.tables import table
+from labkit.lab.bench.timing import batch_seconds, first_batch_seconds, stack_seconds
+from labkit.lab.bench.trace_cost import span_cost
+from labkit.lab.bench.workloads import GROUPS, FromMemory, Group, StartUp, Workload
+from labkit.lab.machine import machine
+from labkit.lab.resources import measure
+
+__all__ = ["Options", "bench", "main"]
+
+REPEATS = 7
+_QUICK_REPEATS = 3
+_QUICK_SCALE = 0.1
+_TRACED_BATCHES = 200
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure."""
+
+    repeats: int = REPEATS
+    scale: float = 1.0  #: of the time over which a repeat is taken
+    peers: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command. Returns the exit code: 0, 1 if a loader failed, 130 after Ctrl-C."""
+    parsed = _parse(arguments)
+    repeats = parsed.repeats or (_QUICK_REPEATS if parsed.quick else REPEATS)
+    options = Options(repeats, _QUICK_SCALE if parsed.quick else 1.0, parsed.peers)
+    try:
+        run = bench([GROUPS[name] for name in parsed.only], options, progress=True)
+    except MissingPackage as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(table(run))
+    if parsed.json is not None:
+        parsed.json.write_text(json.dumps(run.to_json(), indent=1, ensure_ascii=False) + "\n")
+    if run.interrupted:
+        return _INTERRUPTED
+    return 1 if run.failures else 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m labkit bench",
+        description="Measure labkit.DataLoader against torch.utils.data.DataLoader on this "
+        "machine: time a batch, memory, page faults, descriptors, message size. Ctrl-C ends it "
+        "and prints what there is so far.",
+    )
+    parser.add_argument(
+        "--only",
+        type=_group_names,
+        default=list(GROUPS),
+        metavar="NAMES",
+        help=f"workloads to measure, separated by commas, of: {', '.join(GROUPS)}; default: all",
+    )
+    parser.add_argument(
+        "--repeats", type=_positive, metavar="N", help=f"of each side; default: {REPEATS}"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"a tenth of the time, and {_QUICK_REPEATS} repeats: to try it, not to conclude",
+    )
+    parser.add_argument(
+        "--peers",
+        action="store_true",
+        help="also torchdata's StatefulDataLoader and SPDL, if they are installed",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every repeat to FILE")
+    return parser.parse_args(arguments)
+
+
+def _group_names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in GROUPS:
+            known = ", ".join(GROUPS)
+            raise argparse.ArgumentTypeError(f"unknown workload {name!r}: there are {known}")
+    return names
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def bench(groups: Sequence[Group], options: Options, progress: bool = False) -> Run:
+    """Measure these groups of workloads; an interrupt (Ctrl-C) ends it early.
+
+    Raises:
+        MissingPackage: what every workload needs is not installed.
+    """
+    run = Run(machine(), {"groups": [group.name for group in groups], **vars(options)})
+    sides = [LABKIT, TORCH]
+    if options.peers:
+        peers, missing = find_peers()
+        sides += peers
+        run.notes.update(missing)
+    started = time.perf_counter()
+    runs = [_GroupRun(group, options, sides, run) for group in groups]
+    with _progress(sum(r.steps for r in runs), progress) as bar, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores
+        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # and forks
+        try:
+            for group_run in runs:
+                group_run.measure(bar)
+        except KeyboardInterrupt:
+            run.interrupted = True
+    run.wall_s = time.perf_counter() - started
+    return run
+
+
+@contextmanager
+def _progress(steps: int, wanted: bool) -> Iterator[Any]:
+    tqdm = need("tqdm").tqdm
+    tqdm.monitor_interval = 0  # no thread in a process that is about to fork
+    tqdm.set_lock(threading.RLock())  # and no semaphore that stays with the process
+    with tqdm(total=steps, file=sys.stderr, disable=not wanted, unit=" measured") as bar:
+        yield bar
+
+
+class _GroupRun:
+    """One group of workloads being measured."""
+
+    def __init__(self, group: Group, options: Options, sides: Sequence[Side], run: Run) -> None:
+        self._group = group
+        self._options = options
+        self._sides = sides
+        self._run = run
+        self._repeats = min(options.repeats, group.max_repeats or options.repeats)
+        self._measured = {w.name: Measured(w.name, w.what, w.num_workers) for w in group.workloads}
+        self._datasets: dict[Callable[[], FromMemory], FromMemory] = {}
+        self._failed: set[tuple[str, str]] = set()  # (workload, side)
+        self._looked_at = [w for w in group.workloads if isinstance(w, Workload)]
+
+    @property
+    def steps(self) -> int:
+        """How often the progress bar moves."""
+        timed = self._repeats * len(self._group.workloads)
+        return (timed + len(self._looked_at)) * len(self._sides)
+
+    def measure(self, bar: Any) -> None:
+        """Time all repeats, then look at what else it costs. Adds to the run as it goes."""
+        try:
+            for workload in self._looked_at:
+                if workload.make_dataset not in self._datasets:
+                    self._datasets[workload.make_dataset] = workload.make_dataset()
+        except MissingPackage as error:
+            self._run.notes[self._group.name] = f"skipped: {error}"
+            bar.total -= self.steps
+            return
+        self._run.workloads += self._measured.values()
+        self._time_all(bar)
+        for workload in self._looked_at:
+            self._look(workload, bar)
+        self._datasets.clear()
+
+    def _time_all(self, bar: Any) -> None:
+        share = max(1.0, self._repeats / REPEATS) * len(self._sides) / 2
+        limit = self._group.limit_s * share
+        started = time.monotonic()
+        for repeat in range(self._repeats):
+            if repeat and time.monotonic() - started > limit:
+                said = f"{repeat} of {self._repeats} repeats: more than {limit:.0f} s had passed"
+                self._run.notes[self._group.name] = said
+                left = self._repeats - repeat
+                bar.total -= left * len(self._group.workloads) * len(self._sides)
+                return
+            for workload in self._group.workloads:
+                self._time_one(workload, repeat, bar)
+
+    def _time_one(self, workload: Workload | StartUp, repeat: int, bar: Any) -> None:
+        """One repeat of all sides: in turn in one order, in the next repeat in the other."""
+        turns: list[Side | None] = [*self._sides]
+        if isinstance(workload, Workload) and workload.against_stack:
+            turns.insert(1, None)
+        for side in turns if repeat % 2 == 0 else reversed(turns):
+            name = side.name if side is not None else "stack"
+            if side is not None:
+                bar.set_description(workload.name, refresh=False)
+                bar.update()
+                if not self._takes_part(side, workload):
+                    continue
+            with self._failures_noted(workload, name):
+                gc.collect()  # what one side leaves is not collected in the other's time
+                self._measured[workload.name].add(name, *self._seconds(workload, side))
+
+    def _takes_part(self, side: Side, workload: Workload | StartUp) -> bool:
+        return side.takes_part(workload) and (workload.name, side.name) not in self._failed
+
+    @contextmanager
+    def _failures_noted(self, workload: Workload | StartUp, name: str) -> Iterator[None]:
+        """A side that fails is told of and left out from then on; the others go on."""
+        try:
+            yield
+        except Exception as error:
+            self._failed.add((workload.name, name))
+            self._run.failures[f"{workload.name}, {name}"] = f"{type(error).__name__}: {error}"
+
+    def _seconds(self, workload: Workload | StartUp, side: Side | None) -> tuple[float, int]:
+        """Seconds a batch, and over how many batches that was taken."""
+        if isinstance(workload, StartUp):
+            assert side is not None and side.import_line is not None
+            return first_batch_seconds(side.import_line, workload), 1
+        dataset = self._datasets[workload.make_dataset]
+        seconds = workload.seconds * self._options.scale
+        if side is None:
+            return stack_seconds(list(dataset.samples)[: workload.batch_size], seconds)
+        return batch_seconds(side.loader(workload, dataset), workload, seconds)
+
+    def _look(self, workload: Workload, bar: Any) -> None:
+        """Measure what it costs besides time."""
+        measured, dataset = self._measured[workload.name], self._datasets[workload.make_dataset]
+        samples = [dataset[i] for i in range(workload.batch_size)]
+        measured.batch_bytes = _nbytes((workload.collate_fn or default_collate)(samples))
+        seconds = workload.seconds * self._options.scale / 2
+        for side in self._sides:
+            bar.set_description(f"{workload.name}: memory", refresh=False)
+            bar.update()
+            if not self._takes_part(side, workload):
+                continue
+            with self._failures_noted(workload, side.name):
+                gc.collect()
+                make_loader = functools.partial(side.loader, workload, dataset)
+                found = measure(make_loader, workload.warmup, workload.min_batches, seconds)
+                measured.resources[side.name] = found
+                if workload.num_workers and side.message_bytes is not None:
+                    found.message_bytes = side.message_bytes(samples, side.collate_fn(workload))
+                if workload.with_span_cost and side is LABKIT:
+                    measured.span_cost = span_cost(make_loader, _TRACED_BATCHES)
+
+
+def _nbytes(batch: Any) -> int:
+    if isinstance(batch, dict):
+        return sum(map(_nbytes, batch.values()))
+    return int(batch.nbytes)

@@ -1,0 +1,241 @@
+"""What can be measured of a loader: the functions that a measurement's process calls.
+
+Before it: `experiments`, which says which settings are compared. After it: `timing`, whose loop
+times a batch, and `resources`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch.utils.data
+from torch.utils.data import Dataset
+
+import labkit
+from labkit.lab import need
+from labkit.lab.bench.timing import batch_seconds
+from labkit.lab.bench.workloads import Workload
+from labkit.lab.datasets import Payload, Waiting, Working
+from labkit.lab.experiments.measuring import Where
+from labkit.lab.resources import running
+
+__all__ = ["LOADERS", "QUANTITIES", "Quantity", "Setting"]
+
+LOADERS: dict[str, Callable[..., Iterable[Any]]] = {
+    "labkit": labkit.DataLoader,
+    "PyTorch": torch.utils.data.DataLoader,
+}
+_ENDLESS = 1 << 30  # samples: more than any run takes
+_WARMUP_BATCHES = 4  # a worker: as many as are handed out ahead, twice
+_SETTLE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A loader, and what it loads. The names are DataLoader's where it has one.
+
+    Attributes:
+        loader: "labkit" or "PyTorch".
+        start_method: how workers are started (`multiprocessing_context`).
+        sharing_strategy: labkit's; None for its default.
+        num_workers: 0 loads in the process itself.
+        prefetch_factor: batches asked for in advance, a worker; without workers it means nothing.
+        persistent_workers: they stay for the next epoch; without workers it means nothing.
+        batch_size: samples a batch.
+        sample_bytes: of each sample.
+        batches: an epoch, where whole epochs are timed.
+        wait_ms: that a sample takes without a core, as from a disk.
+        work_ms: of a core, that a sample takes in Python.
+        every: only one sample in so many waits and works.
+        step_ms: that the consumer takes for a batch, without a core, as for a step on a device.
+        dataset_bytes: that the dataset holds in memory; None for those of a few samples.
+    """
+
+    loader: str = "labkit"
+    start_method: str = "fork"
+    sharing_strategy: str | None = None
+    num_workers: int = 2
+    prefetch_factor: int = 2
+    persistent_workers: bool = False
+    batch_size: int = 8
+    sample_bytes: int = 4096
+    batches: int = 20
+    wait_ms: float = 0.0
+    work_ms: float = 0.0
+    every: int = 1
+    step_ms: float = 0.0
+    dataset_bytes: int | None = None
+
+    def make_loader(self, samples: int) -> Iterable[Any]:
+        """A fresh loader of so many samples."""
+        options: dict[str, Any] = {}
+        if self.num_workers:
+            options = {
+                "multiprocessing_context": self.start_method,
+                "prefetch_factor": self.prefetch_factor,
+                "persistent_workers": self.persistent_workers,
+            }
+        if self.sharing_strategy is not None and self.num_workers:
+            options["sharing_strategy"] = self.sharing_strategy
+        return LOADERS[self.loader](
+            self.make_dataset(samples),
+            batch_size=self.batch_size,
+            num_workers=self.num_workers,
+            **options,
+        )
+
+    def make_dataset(self, samples: int) -> Dataset[Any]:
+        """A dataset of so many samples, with what they cost."""
+        distinct = 8
+        if self.dataset_bytes is not None:
+            distinct = max(1, self.dataset_bytes // self.sample_bytes)
+        dataset: Dataset[Any] = Payload(samples, self.sample_bytes, distinct)
+        if self.wait_ms:
+            dataset = Waiting(dataset, self.wait_ms / 1e3, self.every)
+        if self.work_ms:
+            dataset = Working(dataset, self.work_ms / 1e3, self.every)
+        return dataset
+
+
+def batch_ms(setting: Setting, seconds: float) -> float:
+    """Milliseconds a batch in steady state, over at least `seconds`."""
+    per_worker = max(1, setting.num_workers)
+    load = Workload(
+        name="",
+        what="",
+        make_dataset=lambda: None,  # type: ignore[arg-type, return-value]
+        num_workers=setting.num_workers,
+        warmup=_WARMUP_BATCHES * per_worker,
+    )
+    took, _ = batch_seconds(_stepping(setting), load, seconds)
+    return took * 1e3
+
+
+def sample_us(setting: Setting, seconds: float) -> float:
+    """Microseconds a sample in steady state."""
+    return batch_ms(setting, seconds) / setting.batch_size * 1e3
+
+
+def _stepping(setting: Setting) -> Iterator[Any]:
+    """Endless batches; between two of them the consumer's step is done."""
+    with running(setting.make_loader(_ENDLESS)) as batches:
+        for batch in batches:
+            yield batch
+            del batch
+            if setting.step_ms:
+                time.sleep(setting.step_ms / 1e3)
+
+
+def first_batch_ms(setting: Setting, seconds: float) -> float:
+    """Milliseconds from `iter(loader)` to the first batch, workers' start included."""
+    loader = setting.make_loader(setting.batch_size * setting.batches)
+    started = time.perf_counter()
+    with running(loader) as batches:
+        next(batches)
+        return (time.perf_counter() - started) * 1e3
+
+
+def epoch_ms(setting: Setting, seconds: float) -> float:
+    """Milliseconds of a whole epoch, from `iter(loader)` to its end; the loader's second one."""
+    loader = setting.make_loader(setting.batch_size * setting.batches)
+    _run_epoch(loader, setting.step_ms)
+    started = time.perf_counter()
+    _run_epoch(loader, setting.step_ms)
+    return (time.perf_counter() - started) * 1e3  # persistent workers end with the loader
+
+
+def _run_epoch(loader: Iterable[Any], step_ms: float) -> None:
+    for _ in loader:
+        if step_ms:
+            time.sleep(step_ms / 1e3)
+
+
+def added_memory_mb(setting: Setting, seconds: float) -> float:
+    """Megabytes of memory that running workers add, on top of the process that starts them.
+
+    By PSS (proc(5)), which counts a page that n processes share as 1/n in each: so the sum over
+    all of them counts each page once.
+    """
+    loader = setting.make_loader(_ENDLESS)
+    before = _memory_bytes()
+    with running(loader) as batches:
+        for _ in range(2 * max(1, setting.num_workers)):
+            next(batches)
+        time.sleep(_SETTLE_SECONDS)
+        return (_memory_bytes() - before) / 1e6
+
+
+def _memory_bytes() -> int:
+    """PSS of this process, of the one that forked it and shares its pages, and of all below."""
+    psutil = need("psutil")
+    family = [psutil.Process(os.getppid())]
+    family += family[0].children(recursive=True)
+    total = 0
+    for process in family:
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            found = process.memory_full_info()
+            if not hasattr(found, "pss"):
+                raise RuntimeError(
+                    "this system does not tell which memory processes share (PSS): measure "
+                    "memory on Linux, or choose another quantity"
+                )
+            total += found.pss
+    return total
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something measured of a setting; less is better."""
+
+    name: str
+    unit: str
+    question: str
+    measure: Callable[[Setting, float], float]
+    where: Where  #: which state of the process it is about
+    warmup: int = 0  #: rounds that are not counted
+    of_epochs: bool = False  #: so it matters how many batches there are
+    note: str = ""  #: what a reader must know besides
+
+
+_ALL = (
+    Quantity("time a batch", "ms", "How long does a batch take?", batch_ms, "fresh children"),
+    Quantity("time a sample", "µs", "How long does a sample take?", sample_us, "fresh children"),
+    Quantity(
+        "time to the first batch",
+        "ms",
+        "How long does a process wait for the first batch of its first loader?",
+        first_batch_ms,
+        "fresh children",
+    ),
+    Quantity(
+        "time to the next loader's first batch",
+        "ms",
+        "How long does a process that has had a loader wait for the next one's first batch?",
+        first_batch_ms,
+        "one child",
+        warmup=1,
+    ),
+    Quantity(
+        "time an epoch",
+        "ms",
+        "How long does an epoch take?",
+        epoch_ms,
+        "fresh children",
+        of_epochs=True,
+    ),
+    Quantity(
+        "memory that the workers add",
+        "MB",
+        "How much memory do the workers add?",
+        added_memory_mb,
+        "fresh children",
+        note="Memory is PSS: what n processes share counts as 1/n in each. A fork server counts.",
+    ),
+)
+
+QUANTITIES = {quantity.name: quantity for quantity in _ALL}

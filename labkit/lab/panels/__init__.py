@@ -1,0 +1,173 @@
+"""Panels to play with: choose settings, predict, run, see, compare. One line in a notebook each.
+
+    labkit.lab.panels.start_methods()
+
+Each compares loaders in one argument, measured in processes of their own
+(`labkit.lab.experiments.loading`). In code, `panel.run(workers=2)` does what the Run button does,
+and takes every argument of `loading`.
+
+Before it: `comparisons`, what there is to compare; `model`, the object, and `view`, its skin.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from labkit.lab import need
+from labkit.lab.doctor import sizes
+from labkit.lab.experiments import loading
+from labkit.lab.experiments.comparisons import COMPARISONS, bytes_words
+from labkit.lab.experiments.quantities import LOADERS
+from labkit.lab.panels.model import Control, Panel
+
+__all__ = [
+    "batch_size",
+    "loaders",
+    "panel",
+    "payload",
+    "persistent_workers",
+    "prefetch",
+    "sharing_strategies",
+    "start_methods",
+    "workers",
+]
+
+
+def start_methods() -> Panel:
+    """What starting workers costs: time to the first batch, or memory, by start method."""
+    quantities = (
+        "time to the first batch",
+        "time to the next loader's first batch",
+        "memory that the workers add",
+    )
+    return panel(
+        "Compare start methods",
+        "start_method",
+        [_quantity(quantities), _workers((1, 2), usual=1), _loader()],
+    )
+
+
+def sharing_strategies() -> Panel:
+    """What it costs to bring a batch from a worker, by sharing strategy."""
+    return panel("Compare sharing strategies", "sharing_strategy", [_batch_bytes(), _workers()])
+
+
+def workers() -> Panel:
+    """How the time a batch goes with the number of workers, by what a sample costs."""
+    work = {"none": 0.0, "0.5 ms of a core": 0.5, "2 ms of a core": 2.0}
+    wait = {"none": 0.0, "0.5 ms": 0.5, "2 ms": 2.0}
+    return panel(
+        "Compare numbers of workers",
+        "workers",
+        [
+            Control("work_ms", "Work a sample", work, 0.5),
+            Control("wait_ms", "Wait a sample", wait, 0.0),
+            _loader(),
+        ],
+    )
+
+
+def prefetch() -> Panel:
+    """What asking for more batches in advance brings, where some take longer."""
+    slow = {"none": 0.0, **{f"one in 24, {ms} ms": float(ms) for ms in (10, 20, 40)}}
+    step = {"none": 0.0, "4 ms": 4.0, "10 ms": 10.0}
+    return panel(
+        "Compare prefetch factors",
+        "prefetch_factor",
+        [
+            Control("wait_ms", "Slow samples", slow, 20.0),
+            Control("step_ms", "Step a batch", step, 4.0),
+            _workers((1, 2)),
+        ],
+    )
+
+
+def batch_size() -> Panel:
+    """What a sample costs, by how many come together."""
+    size = {bytes_words(n): n for n in (400, 4_000, 40_000)}
+    return panel(
+        "Compare batch sizes",
+        "batch_size",
+        [Control("sample_bytes", "Bytes a sample", size, 4_000), _workers(), _loader()],
+    )
+
+
+def payload() -> Panel:
+    """How the time a batch goes with its bytes."""
+    strategies = {"labkit's default": None}
+    strategies |= {name: name for name in COMPARISONS["sharing_strategy"].options()}
+    return panel(
+        "Compare payloads",
+        "batch_bytes",
+        [Control("sharing_strategy", "Sharing strategy", strategies, None), _workers((1, 2))],
+    )
+
+
+def persistent_workers() -> Panel:
+    """What it costs to start the workers anew for every epoch."""
+    methods = {name: name for name in COMPARISONS["start_method"].options()}
+    batches = {str(n): n for n in (10, 100, 1000)}
+    return panel(
+        "Compare persistent workers with new ones",
+        "persistent_workers",
+        [
+            Control("start_method", "Start method", methods, next(iter(methods))),
+            Control("batches", "Batches an epoch", batches, 10),
+            _workers((1, 2)),
+        ],
+    )
+
+
+def loaders() -> Panel:
+    """labkit's loader and PyTorch's, side by side."""
+    return panel("Compare labkit with PyTorch", "loader", [_batch_bytes(), _workers()])
+
+
+def panel(
+    title: str,
+    compare: str,
+    controls: Sequence[Control] = (),
+    options: Sequence[Any] | None = None,
+    **arguments: Any,
+) -> Panel:
+    """A panel that compares loaders.
+
+    Args:
+        title: in verb form.
+        compare: the argument in which they differ, as in `labkit.lab.experiments.loading`.
+        controls: further arguments, which the learner may choose.
+        options: the values compared; those that there are on this machine if None.
+        **arguments: further arguments that stay as they are.
+    """
+    comparison = COMPARISONS[compare]
+    values = comparison.options() if options is None else list(options)
+    return Panel(
+        title,
+        functools.partial(loading, compare, options=values, **arguments),
+        labels=[comparison.label(value) for value in values],
+        controls=controls,
+        widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
+    )
+
+
+def _quantity(names: Sequence[str]) -> Control:
+    return Control("quantity", "Measure", {name: name for name in names}, names[0])
+
+
+def _workers(counts: Sequence[int] = (0, 1, 2, 4), usual: int | None = None) -> Control:
+    value = min(sizes().workers, max(counts)) if usual is None else usual
+    return Control("workers", "Workers", {str(n): n for n in sorted({*counts, value})}, value)
+
+
+def _batch_bytes() -> Control:
+    usual = sizes().batch_bytes
+    offered: Mapping[str, int] = {
+        bytes_words(n): n for n in sorted({4_000, 64_000, 1_000_000, usual})
+    }
+    return Control("batch_bytes", "Bytes a batch", offered, usual)
+
+
+def _loader() -> Control:
+    return Control("loader", "Loader", {name: name for name in LOADERS}, "labkit")

@@ -1,0 +1,254 @@
+"""The widgets of a panel: settings left, result right, history below.
+
+A thin skin: it reads what it shows from the `Panel` and calls its methods. A run takes place in a
+thread, so that Cancel works and other cells run meanwhile. Results go into HTML widgets with alt
+text, never into an output area, which from a thread would take what other cells print.
+
+Before it: `model`. After it: the learner.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from html import escape
+from typing import Any
+
+from labkit.lab import need
+from labkit.lab.explain.wording import number
+from labkit.lab.panels.history import html_table, prediction_words
+from labkit.lab.panels.model import Control, Entry, Panel
+from labkit.lab.plots import alt_text, figure, themed
+
+widgets: Any = need("ipywidgets")
+
+__all__ = ["PanelView", "show"]
+
+_CHOOSE = "choose one …"
+_FIRST_FIGURE_SECONDS = 8.0  # a run that takes longer shows what there is,
+_NEXT_FIGURE_SECONDS = 10.0  # and then that often
+
+
+def show(panel: Panel) -> Any:
+    """The panel's widgets, which stay the same however often it is displayed."""
+    return PanelView(panel).box
+
+
+class PanelView:
+    """The widgets; each attribute is one that tests and browsers may press or read."""
+
+    def __init__(self, panel: Panel) -> None:
+        self.panel = panel
+        self.settings = {control.argument: _dropdown(control) for control in panel.controls}
+        self.fastest = widgets.Dropdown(
+            options=[_CHOOSE, *panel.labels], description="Least:", **_labelled()
+        )
+        self.factor = widgets.BoundedFloatText(
+            value=1, min=1, max=1e6, step=0.5, description="Factor:", **_labelled()
+        )
+        self.predict = _button("Predict", "Commit to this prediction", "check")
+        self.skip = _button("Skip the prediction", "Run without a prediction", "forward")
+        self.run = _button("Run", "Measure with these settings", "play", "primary")
+        self.cancel = _button("Cancel", "Stop measuring", "stop", "warning")
+        self.progress = widgets.HTML()
+        self.status = widgets.HTML()
+        self.result = widgets.HTML()
+        self.history = widgets.HTML()
+        self.box = self._laid_out()
+        self._asked = True  # for a prediction
+        self._shown: Entry | None = None
+        self._next_figure: float | None = None  # of the run under way; on time.monotonic()
+        self._said = ""
+        self._listen()
+        self.refresh()
+
+    def _laid_out(self) -> Any:
+        title = widgets.HTML(f"<strong>{escape(self.panel.title)}</strong>")
+        question = widgets.HTML(
+            _text(
+                "<strong>Predict first</strong>: which will have the least, and how many times "
+                "that will the greatest be?"
+            )
+        )
+        buttons = widgets.Layout(flex_flow="row wrap")
+        left = widgets.VBox(
+            [
+                title,
+                *self.settings.values(),
+                question,
+                self.fastest,
+                self.factor,
+                widgets.HBox([self.predict, self.skip], layout=buttons),
+                widgets.HBox([self.run, self.cancel], layout=buttons),
+                self.progress,
+                self.status,
+            ],
+            layout=widgets.Layout(width="275px", flex="0 0 auto"),
+        )
+        right = widgets.VBox([self.result], layout=widgets.Layout(flex="1 1 420px", min_width="0"))
+        top = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap"))
+        return widgets.VBox([top, self.history])
+
+    def _listen(self) -> None:
+        self.predict.on_click(lambda _: self._commit())
+        self.skip.on_click(lambda _: self._skip())
+        self.run.on_click(lambda _: self._start())
+        self.cancel.on_click(lambda _: self._stop())
+        for control in self.settings.values():
+            control.observe(lambda _: self._ask_again(), names="value")
+        self.fastest.observe(lambda _: self.refresh(), names="value")
+        self.panel.on_change.append(self.refresh)
+
+    # What the learner does
+
+    def _commit(self) -> None:
+        self.panel.predict(self.fastest.value, self.factor.value)
+        self._asked = False
+        self.refresh()
+
+    def _skip(self) -> None:
+        self.panel.prediction = None
+        self._asked = False
+        self.refresh()
+
+    def _ask_again(self) -> None:
+        """A prediction was made for the settings as they were."""
+        self.panel.prediction = None
+        self._asked = True
+        self.refresh()
+
+    def _start(self) -> None:
+        chosen = {argument: widget.value for argument, widget in self.settings.items()}
+        self._asked = True
+        self.run.disabled = True
+        thread = threading.Thread(
+            target=self._measure, args=(chosen,), name=f"panel: {self.panel.title}", daemon=True
+        )
+        thread.start()
+
+    def _measure(self, settings: dict[str, Any]) -> None:
+        with suppress(Exception):  # `panel.error` tells of it
+            self.panel.run(**settings)
+
+    def _stop(self) -> None:
+        self.cancel.disabled = True
+        self._say("Cancelling …")
+        self.panel.cancel()
+
+    # What the learner sees
+
+    def refresh(self) -> None:
+        """Show what the panel knows now."""
+        panel, running = self.panel, self.panel.running
+        for control in self.settings.values():
+            control.disabled = running
+        waits = running or not self._asked
+        self.fastest.disabled = self.factor.disabled = self.skip.disabled = waits
+        self.predict.disabled = waits or self.fastest.value == _CHOOSE
+        self.run.disabled = running or self._asked
+        self.cancel.disabled = not running
+        done, total, text = panel.progress
+        self.progress.value = _text(_progress_bar(done, total, text)) if running else ""
+        self._show_latest()
+        self._say(*self._state())
+        if not running:
+            self.history.value = _text(html_table(panel))
+
+    def _state(self) -> tuple[str, str]:
+        """What is going on, and the role (WAI-ARIA) of a text that says so."""
+        panel = self.panel
+        if panel.running:
+            return "Measuring …", "status"
+        if not self._asked:
+            words = prediction_words(panel.prediction)
+            said = f"Your prediction: {words}." if words else "No prediction."
+            return f"{said} Now press Run.", "status"
+        if panel.error:
+            return panel.error, "alert"
+        done = "Done. For another run: predict" if panel.history else "Predict"
+        return f"{done}, or skip that, and then press Run.", "status"
+
+    def _say(self, text: str, role: str = "status") -> None:
+        if text != self._said:  # else screen readers would say it again and again
+            self._said = text
+            edge = "border-left: 4px solid var(--jp-error-color1); padding-left: 6px"
+            style = f' style="{edge}"' if role == "alert" else ""
+            self.status.value = _text(f'<div role="{role}"{style}>{escape(text)}</div>')
+
+    def _show_latest(self) -> None:
+        """The latest run's result; of one that takes long, what there is so far."""
+        panel, now = self.panel, time.monotonic()
+        if not panel.running:
+            self._next_figure = None
+            entry = panel.last
+        else:
+            self._next_figure = self._next_figure or now + _FIRST_FIGURE_SECONDS
+            entry = panel.so_far if now >= self._next_figure else None
+            if entry is not None:
+                self._next_figure = now + _NEXT_FIGURE_SECONDS
+        if entry is None and self._shown is None:
+            self.result.value = "<p>No run yet: the figure will be here.</p>"
+        elif entry is not None and entry is not self._shown:
+            self._shown = entry
+            count = len(panel.history) + panel.running
+            so_far = ", so far" if panel.running else ""
+            self.result.value = _text(f"<strong>Run {count}{so_far}</strong>{_html(entry)}")
+
+
+def _dropdown(control: Control) -> Any:
+    return widgets.Dropdown(
+        options=list(control.options.items()),
+        value=control.value,
+        description=f"{control.label}:",
+        **_labelled(),
+    )
+
+
+def _labelled() -> dict[str, Any]:
+    """With room for the label's words: ipywidgets would cut them off."""
+    return {
+        "style": {"description_width": "110px"},
+        "layout": widgets.Layout(width="265px"),
+    }
+
+
+def _text(html: str) -> str:
+    """With its lines as close as a text's; ipywidgets sets them as far apart as buttons."""
+    return f'<div style="line-height: 1.4">{html}</div>'
+
+
+def _button(words: str, tooltip: str, icon: str, style: str = "") -> Any:
+    return widgets.Button(
+        description=words,
+        tooltip=tooltip,
+        icon=icon,
+        button_style=style,
+        layout=widgets.Layout(width="auto"),
+    )
+
+
+def _progress_bar(done: int, total: int, text: str) -> str:
+    said = f"{done} of {total}: {escape(text)}"
+    return (
+        f'<label>{said}<br><progress max="{total}" value="{done}" style="width: 260px">{said}'
+        "</progress></label>"
+    )
+
+
+def _html(entry: Entry) -> str:
+    """Figure, sentence, and the figure's numbers as a table."""
+    result, prediction = entry.result, entry.prediction
+    picture = themed(lambda dark: figure(result, prediction, dark), alt_text(result, prediction))
+    said = "".join(f"<p>{escape(text)}</p>" for text in (entry.sentence, entry.verdict) if text)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(label)}</th><td>{number(result.median(label))}</td>'
+        f"<td>{', '.join(map(number, values))}</td></tr>"
+        for label, values in result.repeats.items()
+    )
+    return (
+        f'<figure style="margin: 0">{picture}<figcaption>{said}</figcaption></figure>'
+        f"<details><summary>The numbers</summary><table><thead><tr><th scope='col'>setting</th>"
+        f"<th scope='col'>median, {escape(result.unit)}</th><th scope='col'>every repeat</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table></details>"
+    )

@@ -1,0 +1,61 @@
+"""The axis of a figure: from 0, or logarithmic where the values lie too far apart.
+
+After it: `plots`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from labkit.lab import need
+from labkit.lab.explain.wording import number
+
+need("matplotlib")
+
+from matplotlib.ticker import MaxNLocator  # noqa: E402 (what is missing is named first)
+
+__all__ = ["Axis", "axis_for", "tick"]
+
+_FAR_APART = 20
+"""With the greatest value so many times the least, the least is lost beside 0."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From where to where, and what is written at it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    is_log: bool = False
+
+
+def axis_for(values: Sequence[float]) -> Axis:
+    """An axis on which all these values have their place."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low > _FAR_APART:
+        return _logarithmic(low, high)
+    low, high = min(low, 0.0) * 1.06, max(high, 0.0) * 1.06
+    if low == high:
+        high = 1.0
+    ticks = MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    return Axis(low, high, tuple(float(t) for t in ticks if low <= t <= high))
+
+
+def _logarithmic(low: float, high: float) -> Axis:
+    low, high = low / 1.6, high * 1.6
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    apart = math.ceil((last - first) / 6)  # decades
+    steps = (1, 3) if last - first <= 3 else (1,)
+    ticks = [step * 10.0**power for power in range(first, last + 1, apart) for step in steps]
+    return Axis(low, high, tuple(t for t in ticks if low <= t <= high), is_log=True)
+
+
+def tick(value: float) -> str:
+    """A number as it stands at an axis: without the zeros that say nothing."""
+    digits, times, power = number(value).partition("×")
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    return digits + times + power
