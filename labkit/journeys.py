@@ -13,7 +13,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise
 
 from labkit.spans import Span
 
@@ -91,13 +91,15 @@ def _place(span: Span) -> tuple[int, float]:
 
 
 def _stages(spans: list[Span]) -> Iterator[Stage]:
-    for here, after in zip_longest(spans, spans[1:]):
+    for span, after in pairwise(spans):
         # Whoever is sent something may have it before the call that sends it returns.
-        end = here.end if after is None else min(here.end, after.start)
-        yield Stage(here.layer, False, here.start, end)
-        wait = after and _WAITS.get((here.layer, after.layer))
-        if wait:
+        end = min(span.end, after.start)
+        yield Stage(span.layer, False, span.start, end)
+        wait = _WAITS.get((span.layer, after.layer))
+        if wait is not None:
             yield Stage(wait, True, end, after.start)
+    last = spans[-1]
+    yield Stage(last.layer, False, last.start, last.end)
 
 
 # The summary
@@ -164,12 +166,11 @@ def _busy_shares(
 ) -> dict[str, dict[str, float]]:
     """By kind of lane, by layer: which share of the time in the windows it worked on that."""
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    there: dict[str, dict[tuple[str, int, int], float]] = defaultdict(dict)
+    there: dict[str, dict[tuple[str, int, int], float]] = defaultdict(dict)  # each lane once
     for span in spans:
         first, last = windows.get((span.loader, span.epoch), (0.0, 0.0))
         if first <= span.start and span.end <= last:
-            kind = "consumer" if span.layer == "consumer" else "main"
-            kind = kind if span.worker < 0 else span.lane.split()[0]
+            kind = _kind(span)
             there[kind][span.lane, span.loader, span.epoch] = last - first
             if span.layer != "wait":
                 seconds[kind][span.layer] += span.end - span.start
@@ -177,3 +178,10 @@ def _busy_shares(
         kind: {layer: part / sum(there[kind].values()) for layer, part in layers.items()}
         for kind, layers in seconds.items()
     }
+
+
+def _kind(span: Span) -> str:
+    """Whose lane it is in. The consumer's time is told apart from the rest of the main lane."""
+    if span.worker >= 0:
+        return span.lane.split()[0]
+    return "consumer" if span.layer == "consumer" else "main"

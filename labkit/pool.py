@@ -27,7 +27,7 @@ from typing import Any
 from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.messages import Printed
 from labkit.sharing import Segment, loads, make_receiver
-from labkit.spans import Logbook, Source, can_be_traced, span
+from labkit.spans import Logbook, Source, make_traceable, span
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 
@@ -210,7 +210,7 @@ class _WorkerHandle:
                 their_pipe.close()
         assert self.process.pid is not None
         self.pid: int = self.process.pid
-        can_be_traced(self)
+        make_traceable(self)
         self.receiver = make_receiver(
             startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
         )

@@ -20,21 +20,50 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from labkit.sharing import Segment
 
-__all__ = ["LAYERS", "Logbook", "MainLane", "Recorder", "Source", "Span", "span", "step"]
+__all__ = [
+    "LAYERS",
+    "Logbook",
+    "MainLane",
+    "Recorder",
+    "Source",
+    "Span",
+    "TracedWorker",
+    "WorkerLane",
+    "here",
+    "make_traceable",
+    "span",
+    "step",
+    "traceable",
+]
 
 LAYERS = (
-    *("start", "sampler", "dispatch", "wait", "receive", "rebuild", "take", "void", "consumer"),
-    *("resume", "fetch", "collate", "pickle", "send"),  # these in a worker, which has a "wait" too
+    "start",
+    "sampler",
+    "dispatch",
+    "wait",
+    "receive",
+    "rebuild",
+    "take",
+    "void",
+    "consumer",
+    "resume",
+    "fetch",
+    "collate",
+    "pickle",
+    "send",
 )
-"""The layers that write spans. Two are moments: "take", a batch leaves the reorder buffer to be
-given to the consumer, and "void", a task will have no result, for its iterable dataset has ended.
+"""The layers that write spans: up to "consumer" the main process's, from "resume" on a worker's,
+which has a "wait" too. Without workers, "fetch" and "collate" are the main process's.
+
+Two are moments: "take", a batch leaves the reorder buffer to be given to the consumer, and "void",
+a task will have no result, for its iterable dataset has ended.
 """
 
 try:
@@ -204,8 +233,8 @@ recorder: Recorder | None = None
 _workers: weakref.WeakSet[TracedWorker] = weakref.WeakSet()
 
 
-def can_be_traced(worker: TracedWorker) -> None:
-    """A new worker is there: its spans are for this trace, or for one that begins later."""
+def make_traceable(worker: TracedWorker) -> None:
+    """Let the trace that runs read a new worker's spans, and those that begin later."""
     _workers.add(worker)
     if recorder is not None:
         recorder.follow(worker)
@@ -262,8 +291,18 @@ class MainLane(Lane):
         self, layer: str, start: float, end: float, batch: int, sizes: tuple[int, int, int]
     ) -> None:
         source = self._source
-        span = Span(self._name, layer, start, end, batch, source.epoch, *sizes)
-        self._spans.append(replace(span, loader=source.serial, pid=self._pid))
+        span = Span(
+            self._name,
+            layer,
+            start,
+            end,
+            batch,
+            source.epoch,
+            *sizes,
+            loader=source.serial,
+            pid=self._pid,
+        )
+        self._spans.append(span)
 
     def __enter__(self) -> MainLane:
         self.end_consumer()
@@ -290,8 +329,14 @@ _CAPACITY = 1 << 14  # spans a lane: 1 MiB, of which only what is written takes 
 _LANES = ("worker", "feeder")
 _RECORD = np.dtype(  # the fields of `Span` in their order, but for what the worker need not say
     [
-        *[("layer", "i8"), ("start", "f8"), ("end", "f8"), ("batch", "i8"), ("epoch", "i8")],
-        *[("message_bytes", "i8"), ("shared_bytes", "i8"), ("minor_faults", "i8")],
+        ("layer", "i8"),
+        ("start", "f8"),
+        ("end", "f8"),
+        ("batch", "i8"),
+        ("epoch", "i8"),
+        ("message_bytes", "i8"),
+        ("shared_bytes", "i8"),
+        ("minor_faults", "i8"),
     ]
 )
 

@@ -18,6 +18,7 @@ import json
 import os
 import threading
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from labkit.spans import LAYERS, MainLane, Source, Span, TracedWorker
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Trace", "trace"]
+__all__ = ["Steps", "Trace", "trace"]
 
 _COLLECT_EVERY = 256  # steps: long before a worker's lane is full
 
@@ -188,22 +189,24 @@ def _running_count(spans: Iterable[Span], change: dict[str, int]) -> Steps:
 
     Nothing is left of an epoch after its last span: what was under way then was given up.
     """
-    changes: list[tuple[float, int, tuple[int, ...]]] = []
+    changes: list[tuple[float, tuple[int, int], int, int]] = []  # (time, epoch, batch, by how many)
     ends: dict[tuple[int, int], float] = {}
     for span in spans:
         epoch = span.loader, span.epoch
         ends[epoch] = max(span.end, ends.get(epoch, span.end))
         if span.layer in change and span.batch >= 0:
-            changes.append((span.end, change[span.layer], (*epoch, span.batch)))
-    changes += [(end, 0, epoch) for epoch, end in ends.items()]
-    there: set[tuple[int, ...]] = set()
+            changes.append((span.end, epoch, span.batch, change[span.layer]))
+    changes += [(end, epoch, -1, 0) for epoch, end in ends.items()]  # 0: whatever is left
+    there: dict[tuple[int, int], set[int]] = defaultdict(set)  # by epoch, its batches
     steps: Steps = []
-    for at, by, what in sorted(changes, key=lambda change: change[0]):
+    for at, epoch, batch, by in sorted(changes, key=lambda one: one[0]):
         if by > 0:
-            there.add(what)
-        else:  # one batch, or all of an epoch
-            there = {batch for batch in there if batch[: len(what)] != what}
-        steps.append((at, len(there)))
+            there[epoch].add(batch)
+        elif by < 0:
+            there[epoch].discard(batch)
+        else:
+            there[epoch].clear()
+        steps.append((at, sum(map(len, there.values()))))
     return steps
 
 

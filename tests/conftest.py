@@ -1,5 +1,6 @@
 """What holds for every test: it leaves nothing behind, and hypothesis knows its profile."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -26,6 +27,15 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAILED = pytest.StashKey[bool]()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every later garbage collection: it takes most of their time.
+
+    And there is one in many tests, when something seems to be left behind.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,9 +2,10 @@
 
 A measurement goes this way: `doctor` says what the machine has, `experiments` measures on it, a
 `results.Result` keeps every repeat, `explain` says what the numbers support, `plots` draws them,
-`panels` puts it all into a learner's hands. `timeline` draws a trace, `layer_map` the layers.
-`exercises` and `quizzes` ask, `source` shows code, `datasets` are what workers can import.
-`bench` compares loaders; `resources` measures what they cost besides time; `child` runs programs.
+`panels` puts it all into a learner's hands. `timeline` draws a trace, `layer_map` the layers,
+`curve` a training. `exercises` and `quizzes` ask, `source` shows code, `datasets` are what workers
+can import; `inherited`, `locked` and `slow_items` are notebook 02's. `bench` compares loaders;
+`resources` measures what they cost besides time; `child` runs programs.
 
 What a learner calls is imported when it is first asked for: `check`, `hint` and `solution` are in
 `exercises`, `quiz` in `quizzes`, `show` in `source`.

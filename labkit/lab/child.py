@@ -3,8 +3,8 @@
 A measurement that depends on the state of a process runs in a program of its own. Whatever happens
 (an error, a time limit, Ctrl-C), nothing of it is left.
 
-After it: `bench.timing`, which starts one a repeat, and `experiments.fresh`, which keeps one for
-many.
+After it: `bench.timing`, which starts one a repeat; `experiments.fresh`, which keeps one for many;
+`doctor.link`, `inherited` and `exercises.counting`, each of which asks one something.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def output_of(command: Sequence[str], limit_s: float = 120) -> str:
         end(process)
         raise
     if process.returncode != 0:
-        raise RuntimeError(f"the program that measures start-up failed:\n{errors.decode()}")
+        raise RuntimeError(f"a program of the lab failed:\n{errors.decode()}")
     return output.decode()
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from labkit.lab import need
 from labkit.lab.explain.wording import number
-from labkit.lab.plots.lettering import DPI, FONT, Pen, Type, width_inches
+from labkit.lab.plots.axis import keep_back
+from labkit.lab.plots.lettering import DPI, Pen, Type, width_inches
 from labkit.lab.plots.palette import theme
 from labkit.lab.plots.pictures import Picture
 
@@ -102,10 +103,6 @@ def _axes(drawn: Figure, dark: bool) -> Axes:
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
     place = _LEFT / _WIDTH, _BOTTOM / _HEIGHT, wide / _WIDTH, high / _HEIGHT
     axes = drawn.add_axes(place, facecolor="none")
-    axes.tick_params(colors=colours.muted, labelsize=9, labelfontfamily=FONT)
     axes.grid(color=colours.grid, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(colours.muted)
+    keep_back(axes, colours, ["left", "bottom"])
     return axes

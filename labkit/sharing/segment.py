@@ -76,10 +76,6 @@ class Segment:
         """The bytes [offset, offset + nbytes), as an exporter that keeps the mapping alive."""
         return bytes_type(nbytes).from_buffer(self._mapping, offset)
 
-    def integer(self) -> ctypes.c_int64:
-        """The first eight bytes, as a number that both processes read and write."""
-        return ctypes.c_int64.from_buffer(self._mapping)
-
     def discard(self, start: int, end: int) -> None:
         """Give whole pages within [start, end) back to the system; they read as zero afterwards."""
         start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE

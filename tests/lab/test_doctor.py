@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import labkit
 from labkit.__main__ import main
-from labkit.lab.doctor import Finding, Findings, accelerator, examine, link, sizes, system
+from labkit.lab.doctor import Finding, Findings, accelerator, examine, link, loading, sizes, system
 from labkit.lab.doctor import limits as limits_module
 from labkit.lab.doctor.limits import Limits, read_limits
 from labkit.lab.doctor.link import Device
@@ -260,7 +260,7 @@ def test_looking_does_not_choose_a_start_method(monkeypatch):
     monkeypatch.setattr(
         multiprocessing, "get_start_method", lambda allow_none=False: asked.append(allow_none)
     )
-    default = accelerator.start_methods().raw["default"]
+    default = loading.start_methods().raw["default"]
     assert asked == [True]
     assert default == multiprocessing.get_all_start_methods()[0]
 
@@ -356,7 +356,7 @@ def test_open_files(soft, hard, advice):
 @pytest.mark.parametrize(("threads", "concern"), [(1, False), (2, True)])
 def test_more_threads_than_the_quota_grants_are_a_concern(monkeypatch, threads, concern):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    finding = accelerator.torch_threads(Limits(8, cpu_quota=1.5))
+    finding = loading.torch_threads(Limits(8, cpu_quota=1.5))
     assert finding.concern is concern
     assert finding.advice is None or "torch.set_num_threads(1)" in finding.advice
 
@@ -372,7 +372,7 @@ def test_a_busy_machine_is_a_concern(monkeypatch, percent, concern):
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
 def test_every_start_method_is_explained(monkeypatch, method):
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none: method)
-    finding = accelerator.start_methods()
+    finding = loading.start_methods()
     assert finding.value.startswith(f"{method} by default")
 
 
@@ -381,7 +381,7 @@ def test_every_sharing_strategy_is_explained(strategy):
     before = labkit.get_sharing_strategy()
     labkit.set_sharing_strategy(strategy)
     try:
-        assert accelerator.sharing_strategies().value.startswith(f"{strategy} by default")
+        assert loading.sharing_strategies().value.startswith(f"{strategy} by default")
     finally:
         labkit.set_sharing_strategy(before)
 

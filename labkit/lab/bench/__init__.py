@@ -240,7 +240,8 @@ class _GroupRun:
         seconds = workload.seconds * self._options.scale
         if side is None:
             return stack_seconds(list(dataset.samples)[: workload.batch_size], seconds)
-        return batch_seconds(side.loader(workload, dataset), workload, seconds)
+        loader = side.loader(workload, dataset)
+        return batch_seconds(loader, workload.warmup, workload.min_batches, seconds)
 
     def _look(self, workload: Workload, bar: Any) -> None:
         """Measure what it costs besides time."""

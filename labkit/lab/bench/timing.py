@@ -14,21 +14,33 @@ from typing import Any
 
 import torch
 
-from labkit.lab.bench.workloads import StartUp, Workload
+from labkit.lab.bench.workloads import StartUp
 from labkit.lab.child import output_of
 from labkit.lab.resources import running
 
 __all__ = ["batch_seconds", "first_batch_seconds", "stack_seconds"]
 
 
-def batch_seconds(loader: Iterable[Any], workload: Workload, seconds: float) -> tuple[float, int]:
-    """Time a batch in steady state: the workers are busy when it begins and when it ends."""
+def batch_seconds(
+    loader: Iterable[Any], warmup: int, min_batches: int, seconds: float
+) -> tuple[float, int]:
+    """Time a batch in steady state: the workers are busy when it begins and when it ends.
+
+    Args:
+        loader: of enough batches.
+        warmup: batches before the timing begins.
+        min_batches: timed at least, however long they take.
+        seconds: of timing, at least.
+
+    Returns:
+        Seconds a batch, and over how many batches that was taken.
+    """
     with running(loader) as batches:
-        for _ in range(workload.warmup):
+        for _ in range(warmup):
             batch = next(batches)
         count = 0
         started = now = time.perf_counter()
-        while count < workload.min_batches or now - started < seconds:
+        while count < min_batches or now - started < seconds:
             batch = next(batches)  # the one before is held until then, as in a for loop
             count += 1
             now = time.perf_counter()

@@ -160,10 +160,9 @@ def pad(samples: Sequence[torch.Tensor]) -> torch.Tensor:
 def pad_in_place(samples: Sequence[torch.Tensor]) -> torch.Tensor:
     """The same, written straight into the memory that is shared."""
     longest = max(len(sample) for sample in samples)
-    batch = empty_shared((len(samples), longest), torch.int64)
+    batch = empty_shared((len(samples), longest), torch.int64).zero_()
     for row, sample in zip(batch, samples, strict=True):
         row[: len(sample)] = sample
-        row[len(sample) :] = 0
     return batch
 
 

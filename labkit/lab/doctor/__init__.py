@@ -1,6 +1,6 @@
 """`python -m labkit doctor`: what this machine has, what that means for loading, what to change.
 
-Before it: `system` and `accelerator`, which word the numbers of `limits` and `link`.
+Before it: `system`, `loading` and `accelerator`, which word the numbers of `limits` and `link`.
 After it: the learner, and `experiments`, which asks `sizes` how large it may be.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from labkit.lab import MissingPackage
-from labkit.lab.doctor import accelerator, system
+from labkit.lab.doctor import accelerator, loading, system
 from labkit.lab.doctor.findings import Finding, Findings
 from labkit.lab.doctor.limits import read_limits
 from labkit.lab.doctor.sizing import Sizes, sizes_for
@@ -69,9 +69,9 @@ def examine(root: Path = Path("/")) -> Findings:
         system.memory(limits),
         system.shared_memory(limits),
         system.open_files(limits),
-        accelerator.start_methods(),
-        accelerator.sharing_strategies(),
-        accelerator.torch_threads(limits),
+        loading.start_methods(),
+        loading.sharing_strategies(),
+        loading.torch_threads(limits),
         accelerator.device(device, problem),
         accelerator.link(device),
         system.load(),

@@ -8,7 +8,7 @@ counts.
 Source: the kernel's admin-guide/cgroup-v2, admin-guide/cgroup-v1/memory and
 scheduler/sched-bwc; cgroups(7), proc_pid_mountinfo(5).
 
-After it: `doctor`, which says what it means, and `sizes`, which follows from it.
+After it: `system` and `loading`, which say what it means, and `sizing`, which follows from it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The dataset's class stands in a module that prints when it is imported; the program has no file, as
 a notebook has none. Its loader has what matters here, workers to which the dataset is sent, and
-does without torch, whose import would take seconds a worker. Before it: exercise 02.print_count.
+does without torch, whose import would take seconds a worker. After it: exercise 02.print_count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What of a loader can be compared: for each of its arguments the values, and a fair default load.
 
-Before it: `doctor`, which knows what this machine can do. After it: `experiments.loading`, which
+Before it: `quantities`, what can be measured of a loader. After it: `experiments.loading`, which
 measures, and `panels`, which offers them.
 """
 

@@ -1,7 +1,7 @@
 """What can be measured of a loader: the functions that a measurement's process calls.
 
-Before it: `experiments`, which says which settings are compared. After it: `timing`, whose loop
-times a batch, and `resources`.
+Before it: `bench.timing`, whose loop times a batch, and `resources`. After it: `comparisons`, which
+says for which settings they are measured, and `experiments`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from torch.utils.data import Dataset
 import labkit
 from labkit.lab import need
 from labkit.lab.bench.timing import batch_seconds
-from labkit.lab.bench.workloads import Workload
 from labkit.lab.datasets import Payload, Waiting, Working
 from labkit.lab.experiments.measuring import Where
 from labkit.lab.resources import running
@@ -32,6 +31,7 @@ LOADERS: dict[str, Callable[..., Iterable[Any]]] = {
 }
 _ENDLESS = 1 << 30  # samples: more than any run takes
 _WARMUP_BATCHES = 4  # a worker: as many as are handed out ahead, twice
+_MIN_BATCHES = 8  # a worker: well over what it has ready when the timing begins
 _SETTLE_SECONDS = 0.05
 
 
@@ -105,14 +105,8 @@ class Setting:
 def batch_ms(setting: Setting, seconds: float) -> float:
     """Milliseconds a batch in steady state, over at least `seconds`."""
     per_worker = max(1, setting.num_workers)
-    load = Workload(
-        name="",
-        what="",
-        make_dataset=lambda: None,  # type: ignore[arg-type, return-value]
-        num_workers=setting.num_workers,
-        warmup=_WARMUP_BATCHES * per_worker,
-    )
-    took, _ = batch_seconds(_stepping(setting), load, seconds)
+    warmup, least = _WARMUP_BATCHES * per_worker, _MIN_BATCHES * per_worker
+    took, _ = batch_seconds(_stepping(setting), warmup, least, seconds)
     return took * 1e3
 
 

@@ -76,13 +76,11 @@ def prediction_words(prediction: Prediction | None) -> str:
 def text_table(panel: Panel) -> str:
     """The runs as text, a block of lines each."""
     heading, *runs = rows(panel)
-    return "\n".join(
-        "\n".join(
-            f"{'run' if place == 0 else '   ' + name} {cell}" if place == 0 else f"  {name}: {cell}"
-            for place, (name, cell) in enumerate(zip(heading, run, strict=True))
-        )
-        for run in runs
-    )
+    lines = []
+    for count, *cells in runs:
+        lines.append(f"run {count}")
+        lines += [f"  {name}: {cell}" for name, cell in zip(heading[1:], cells, strict=True)]
+    return "\n".join(lines)
 
 
 def html_table(panel: Panel) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from labkit.lab import MissingPackage, need
 from labkit.lab.experiments.measuring import Cancelled
 from labkit.lab.explain import predicted, sentence
+from labkit.lab.panels.history import text_table
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
 
@@ -218,8 +219,6 @@ class Panel:
 
     def as_text(self) -> str:
         """All that the panel shows, as text."""
-        from labkit.lab.panels.history import text_table
-
         chosen = [f"  {c.label}: {c.words(c.value)}" for c in self.controls]
         parts = [self.title, *chosen]
         if self.last is not None:

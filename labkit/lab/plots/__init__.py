@@ -1,6 +1,6 @@
 """Results as figures: a row for each setting, a dot for each repeat, the prediction drawn in.
 
-Before it: `experiments`, which measured, and `predictions`, which asked first. After it:
+Before it: `experiments`, which measured, and `predictions`, what was expected. After it:
 `pictures`, which brings a figure into a notebook. Traces are drawn by `timeline`, the map of the
 layers by `layer_map`.
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 from labkit.lab import need
 from labkit.lab.explain import sentence
 from labkit.lab.explain.wording import machine_words, median_interval, number, origin_words
-from labkit.lab.plots.axis import axis_for, tick
-from labkit.lab.plots.lettering import DPI, FONT, Pen, Type, shortened, width_inches, wrapped
+from labkit.lab.plots.axis import axis_for, keep_back, tick
+from labkit.lab.plots.lettering import DPI, Pen, Type, shortened, width_inches, wrapped
 from labkit.lab.plots.page import AXIS_NAME, DOTS, MARGIN, MEDIAN, NOTE, WIDTH, Page
 from labkit.lab.plots.palette import theme
 from labkit.lab.plots.pictures import Picture, img, png, themed
@@ -143,12 +143,8 @@ def _axes(drawn: Figure, page: Page, result: Result, prediction: Prediction | No
     axes.xaxis.set_major_locator(FixedLocator(axis.ticks))
     axes.xaxis.set_minor_locator(FixedLocator([]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-    axes.tick_params(colors=colours.muted, labelsize=9, labelfontfamily=FONT)
     axes.grid(axis="x", color=colours.grid, linewidth=0.8)
-    axes.set_axisbelow(True)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color(colours.muted)
+    keep_back(axes, colours, ["bottom"])
     name = f"{result.quantity} in {result.unit}, less is better"
     name += " (logarithmic: equal steps are equal factors)" if axis.is_log else ""
     line = shortened(wrapped(name, WIDTH - 2 * MARGIN, AXIS_NAME), 1)[0]

@@ -1,22 +1,25 @@
-"""The axis of a figure: from 0, or logarithmic where the values lie too far apart.
+"""The axes of a figure: from 0, or logarithmic where values lie too far apart; and their looks.
 
-After it: `plots`.
+After it: `plots`, `timeline` and `curve`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from labkit.lab import need
 from labkit.lab.explain.wording import number
+from labkit.lab.plots.lettering import FONT
+from labkit.lab.plots.palette import Theme
 
 need("matplotlib")
 
-from matplotlib.ticker import MaxNLocator  # noqa: E402 (what is missing is named first)
+from matplotlib.axes import Axes  # noqa: E402 (what is missing is named first)
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-__all__ = ["Axis", "axis_for", "tick"]
+__all__ = ["Axis", "axis_for", "keep_back", "tick"]
 
 _FAR_APART = 20
 """With the greatest value so many times the least, the least is lost beside 0."""
@@ -59,3 +62,12 @@ def tick(value: float) -> str:
     if "." in digits:
         digits = digits.rstrip("0").rstrip(".")
     return digits + times + power
+
+
+def keep_back(axes: Axes, colours: Theme, sides: Collection[str], size: float = 9) -> None:
+    """Keep what is no data in the background: the ticks, the grid, and a line on these sides."""
+    axes.tick_params(colors=colours.muted, labelsize=size, labelfontfamily=FONT)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in sides)
+        spine.set_color(colours.muted)

@@ -27,7 +27,6 @@ __all__ = ["Picture", "css_width", "img", "png", "themed"]
 _CSS_DPI = 100
 """On the page an inch of the figure takes so many pixels, of which a fine screen has more."""
 
-
 _COLOURS = 128
 """Enough for flat colours and the edges of letters; the file is a third as large."""
 

@@ -2,6 +2,7 @@
 
 Before it: `labkit.tracing`, which recorded, `window`, which picks what fits on the page, and
 `sheet`, which says where.
+
 A row is a lane, that is a thread; a bar is a span; the number in it is the batch. Below, on the
 same time axis: the tasks handed out, and the batches in the reorder buffer.
 """
@@ -27,7 +28,8 @@ from labkit.lab.timeline.sheet import (
     bar,
     legend,
 )
-from labkit.lab.timeline.window import Steps, Traced, Window, kind
+from labkit.lab.timeline.window import Traced, Window, kind
+from labkit.tracing import Steps
 
 need("matplotlib")
 

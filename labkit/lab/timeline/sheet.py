@@ -11,7 +11,8 @@ from typing import Any
 
 from labkit.lab import need
 from labkit.lab.explain.wording import duration
-from labkit.lab.plots.lettering import FONT, Pen, Type, width_inches, wrapped
+from labkit.lab.plots.axis import keep_back
+from labkit.lab.plots.lettering import Pen, Type, width_inches, wrapped
 from labkit.lab.plots.palette import Theme, layer_style
 from labkit.lab.timeline.window import Window
 
@@ -127,14 +128,10 @@ class Sheet:
         low, high = self.time(self.window.start), self.time(self.window.start) + self.span
         ticks = [t for t in MaxNLocator(8).tick_values(low, high) if low <= t <= high]
         axes.set(xlim=(low, high), xticks=ticks)
-        axes.tick_params(colors=self.theme.muted, labelsize=8.5, labelfontfamily=FONT)
         axes.tick_params(labelbottom=False)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axes.grid(axis="x", color=self.theme.grid, linewidth=0.8)
-        axes.set_axisbelow(True)
-        for side, spine in axes.spines.items():
-            spine.set_visible(side in ("bottom", "left"))
-            spine.set_color(self.theme.muted)
+        keep_back(axes, self.theme, ["left", "bottom"], size=8.5)
         return axes
 
     @cached_property

@@ -15,11 +15,9 @@ from typing import Protocol
 
 from labkit.lab.explain.wording import duration
 from labkit.spans import LAYERS, Span
+from labkit.tracing import Steps
 
-__all__ = ["Steps", "Traced", "Window"]
-
-Steps = list[tuple[float, int]]
-"""(time, value from then on), by time."""
+__all__ = ["Traced", "Window", "kind"]
 
 _MOMENTS = ("take", "void")  # they take no time, so there is nothing to draw
 _FEWEST, _MOST = 12, 100  # batches; of more the bars are too narrow to be told apart

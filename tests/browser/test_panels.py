@@ -1,0 +1,153 @@
+"""Every panel in JupyterLab, by keyboard alone: set, predicted, run, cancelled, run again.
+
+The panels are those that the notebooks show, with their widgets, figures and sentences. What they
+measure is exchanged for something short, except in `test_real_measurements`: the browser shows
+the same for it, and `tests/lab` holds the measuring itself to account.
+"""
+
+import pytest
+from playwright.sync_api import expect
+
+from labkit.lab import panels
+from tests.browser.accessibility import faults
+from tests.browser.conftest import notebooks_of
+from tests.browser.notebook_page import OUTPUT_OF_SELECTED_CELL
+from tests.browser.panel_driver import PanelDriver
+
+pytestmark = pytest.mark.timeout(170)
+
+PANELS = sorted(set(panels.__all__) - {"panel"})
+
+MEASURED = """
+from labkit.lab import panels
+panels.panel("Compare no workers with one", "workers", options=[0, 1], repeats=6, seconds=1)
+"""
+FAULTY = 'panels.panel("Ask for no batch", "workers", options=[0, 1], batch_size=0)'
+
+SHORT = '''
+import time
+from collections import Counter
+
+from labkit.lab.experiments.comparisons import COMPARISONS
+from labkit.lab.experiments import measure
+
+runs = Counter()
+
+def loading(compare, options, *, progress, so_far, cancel, **settings):
+    """Measure pauses: in each run others, in the second so long ones that one can cancel."""
+    runs[compare] += 1
+    count = runs[compare]
+
+    def pause(place):
+        time.sleep(0.4 if count == 2 else 0.001)
+        return place * count + time.monotonic() % 1
+
+    label = COMPARISONS[compare].label
+    return measure(
+        {label(option): {"place": place} for place, option in enumerate(options, 1)},
+        pause,
+        progress=progress,
+        so_far=so_far,
+        cancel=cancel,
+    )
+
+panels.loading = loading
+'''
+RUN_BEFORE = "panel = panels.workers()\n_ = panel.run()\nruns.clear()\npanel"
+
+CELLS = [MEASURED, FAULTY, SHORT, RUN_BEFORE, *[f"panels.{name}()" for name in PANELS]]
+
+
+@pytest.fixture(scope="module")
+def notebook(lab, page, screenshots):
+    """A notebook with a panel in almost every cell."""
+    with notebooks_of(lab, page, screenshots) as open_notebook:
+        notebook = open_notebook(*CELLS)
+        notebook.run_all()
+        yield notebook
+
+
+@pytest.fixture
+def panel_in(notebook, witness):
+    """Select the cell with this source, and take hold of its panel."""
+
+    def select(source):
+        panel = PanelDriver(notebook, CELLS.index(source))
+        panel.select()
+        return panel
+
+    return select
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_a_panel_is_set_predicted_run_cancelled_and_run_again_by_keyboard(name, panel_in):
+    panel = panel_in(f"panels.{name}()")
+    chosen = [panel.notebook.choose_next(control) for control in panel.settings()]
+    assert chosen
+
+    fastest = panel.predict("2")
+    expect(panel.status).to_contain_text(f"{fastest} least, the greatest 2 times that")
+    panel.press("Run")
+    expect(panel.runs).to_have_count(1)
+    expect(panel.figure).to_have_count(1)
+    first = panel.figure.get_attribute("src")
+    assert fastest in panel.figure.get_attribute("alt")
+    expect(panel.sentence).to_contain_text(f"You expected {fastest} to be the fastest")
+    expect(panel.numbers).to_contain_text(fastest)
+
+    panel.run_without_prediction("Shift+Tab")
+    panel.press("Cancel")
+    expect(panel.alert).to_contain_text("Cancelled")
+    expect(panel.runs).to_have_count(1)
+
+    panel.run_without_prediction("Shift+Tab")
+    expect(panel.runs).to_have_count(2)
+    assert panel.figure.get_attribute("src") != first
+    assert faults(panel.notebook.page, OUTPUT_OF_SELECTED_CELL) == []
+    panel.notebook.screenshot(f"panel-{name}", of=panel.shown)
+
+
+def test_a_panel_follows_the_theme(panel_in):
+    panel = panel_in(RUN_BEFORE)
+    light = panel.figure.get_attribute("src")
+    panel.notebook.theme("JupyterLab Dark")
+    try:
+        expect(panel.figure).to_have_count(1)
+        assert panel.figure.get_attribute("src") != light
+        assert panel.figure.get_attribute("alt")
+        assert faults(panel.notebook.page, OUTPUT_OF_SELECTED_CELL) == []
+        panel.notebook.screenshot("panel-dark", of=panel.shown)
+    finally:
+        panel.notebook.theme("JupyterLab Light")
+
+
+def test_real_measurements_are_cancelled_and_made(panel_in):
+    panel = panel_in(MEASURED)
+    panel.run_without_prediction()
+    panel.press("Cancel")
+    expect(panel.alert).to_contain_text("Cancelled")
+    panel.run_without_prediction("Shift+Tab")
+    expect(panel.status).to_contain_text("Done", timeout=60_000)
+    assert "1 worker" in panel.figure.get_attribute("alt")
+    panel.notebook.screenshot("panel-measured", of=panel.shown)
+
+
+def test_an_error_is_shown_in_the_panel(panel_in):
+    panel = panel_in(FAULTY)
+    panel.run_without_prediction()
+    expect(panel.alert).to_contain_text("batch_size is a whole number of 1 or more")
+    assert faults(panel.notebook.page, OUTPUT_OF_SELECTED_CELL) == []
+    panel.notebook.screenshot("panel-error", of=panel.shown)
+
+
+def test_whoever_is_sent_the_notebook_sees_the_figure_without_running_it(notebook, receive):
+    sent = receive(notebook)
+    cell = CELLS.index(RUN_BEFORE)
+    sent.select(cell)
+    figure = sent.output(cell).locator("img")
+    expect(figure).to_have_count(1)
+    expect(figure).to_be_visible()
+    assert figure.evaluate("image => image.naturalWidth") > 0
+    assert "2 workers" in (figure.get_attribute("alt") or "")
+    assert sent.output(cell).get_by_role("button").count() == 0
+    sent.screenshot("panel-not-run", of=sent.output(cell))
