@@ -27,7 +27,7 @@ from typing import Any
 from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.messages import Printed
 from labkit.sharing import Segment, loads, make_receiver
-from labkit.spans import Logbook, Source, make_traceable, span
+from labkit.spans import Logbook, Source, end_of, make_traceable, span
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 
@@ -279,6 +279,7 @@ class _WorkerHandle:
             if self.process.exitcode is not None:
                 self.process.close()
         finally:
+            end_of(self)
             self.receiver.close(self.pid)
             self._close_pipes()
 

@@ -226,6 +226,9 @@ class Recorder(Protocol):
     def follow(self, worker: TracedWorker) -> None:
         """Read this worker's spans too."""
 
+    def leave(self, worker: TracedWorker) -> None:
+        """Read what is left of this worker's spans: it has ended."""
+
 
 recorder: Recorder | None = None
 """The running trace."""
@@ -240,6 +243,13 @@ def make_traceable(worker: TracedWorker) -> None:
         recorder.follow(worker)
 
 
+def end_of(worker: TracedWorker) -> None:
+    """Let the trace that runs read a worker's last spans."""
+    _workers.discard(worker)
+    if recorder is not None:
+        recorder.leave(worker)
+
+
 def traceable() -> list[TracedWorker]:
     """The workers that this process has now."""
     return list(_workers)
@@ -249,7 +259,8 @@ def step(source: Source) -> MainLane | _Unseen | _Off:
     """Around all that an iterator does in this process until it returns to its consumer."""
     if here.lane is not None:
         return _Unseen()
-    return _OFF if recorder is None else recorder.lane(source)
+    running = recorder  # another thread may end it
+    return _OFF if running is None else running.lane(source)
 
 
 class _Unseen:
@@ -267,15 +278,15 @@ class MainLane(Lane):
 
     Args:
         name: of the thread.
-        spans: where to put them.
 
     Attributes:
+        spans: what it wrote.
         next_source: what is iterated over from the next step on.
     """
 
-    def __init__(self, name: str, spans: list[Span]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._spans = spans
+        self.spans: list[Span] = []
         self._pid = os.getpid()
         self._taken: int | None = None  # the batch that this step gives
         self._given_at: float | None = None  # since when the consumer has it
@@ -302,7 +313,7 @@ class MainLane(Lane):
             loader=source.serial,
             pid=self._pid,
         )
-        self._spans.append(span)
+        self.spans.append(span)
 
     def __enter__(self) -> MainLane:
         self.end_consumer()

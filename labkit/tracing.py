@@ -62,16 +62,20 @@ class Trace:
         self.spans: list[Span] = []
         self.lost = 0
         self.max_depth = 0
+        self._owner_pid = -1  # not entered yet
         self._lanes = threading.local()
         self._main_lanes: list[MainLane] = []
-        self._readers: list[_Reader] = []
+        self._readers: dict[TracedWorker, _Reader] = {}
+        self._workers_spans: list[Span] = []
         self._steps = 0
+        self._lock = threading.RLock()  # workers may also end in a garbage collection
 
     def __enter__(self) -> Self:
         if spans.recorder is not None:
             raise RuntimeError("a trace is running already: leave it before you begin another one")
-        if self.spans:
+        if self._owner_pid >= 0:
             raise RuntimeError("this trace has been recorded: make a new one with labkit.trace()")
+        self._owner_pid = os.getpid()
         spans.recorder = self
         for worker in spans.traceable():
             self.follow(worker)
@@ -79,13 +83,18 @@ class Trace:
 
     def __exit__(self, *exc_info: object) -> None:
         spans.recorder = None
-        for lane in self._main_lanes:
-            lane.end_consumer()
-        for reader in self._readers:
-            reader.stop()
-        self._collect()
-        self._readers.clear()
-        self.spans.sort(key=lambda span: span.start)
+        if os.getpid() != self._owner_pid:
+            return  # a forked child leaves the block, too: its parent's trace goes on
+        with self._lock:
+            for worker in list(self._readers):
+                self.leave(worker)
+            found = self._workers_spans
+            for lane in self._main_lanes:  # whose threads may still be at work, with the old list
+                lane.end_consumer()
+                found = found + lane.spans
+            self._main_lanes.clear()
+            self.spans = sorted(found, key=lambda span: span.start)
+            self._workers_spans = []
         if self.lost:
             warnings.warn(
                 f"The trace lacks {self.lost:,} spans: workers wrote more between two batches than "
@@ -101,7 +110,7 @@ class Trace:
         if lane is None:
             thread = threading.current_thread()
             is_main = thread is threading.main_thread()
-            lane = MainLane("main" if is_main else thread.name, self.spans)
+            lane = MainLane("main" if is_main else thread.name)
             self._lanes.lane = lane
             self._main_lanes.append(lane)
         lane.next_source = source
@@ -113,13 +122,26 @@ class Trace:
 
     def follow(self, worker: TracedWorker) -> None:
         """Read this worker's spans too."""
-        self._readers.append(_Reader(worker))
+        with self._lock:
+            self._readers[worker] = _Reader(worker)
+
+    def leave(self, worker: TracedWorker) -> None:
+        """Read what is left of this worker's spans, and let its memory go."""
+        with self._lock:
+            reader = self._readers.pop(worker, None)
+            if reader is not None:
+                reader.stop()
+                self._collect_from(reader)
 
     def _collect(self) -> None:
-        for reader in self._readers:
-            found, lost = reader.unread()
-            self.spans += found
-            self.lost += lost
+        with self._lock:
+            for reader in self._readers.values():
+                self._collect_from(reader)
+
+    def _collect_from(self, reader: _Reader) -> None:
+        found, lost = reader.unread()
+        self._workers_spans += found
+        self.lost += lost
 
     # What it says
 
@@ -148,7 +170,8 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as a JSON file for https://ui.perfetto.dev (which keeps it on your machine)."""
-        events = [*_names(self.spans), *map(_event, self.spans)]
+        tids = _thread_numbers(self.spans)
+        events = [*_names(tids), *(_event(span, tids) for span in self.spans)]
         for name, steps in [("under way", self.depth()), ("reorder buffer", self.reorder_buffer())]:
             events += [_counter(name, at, value) for at, value in steps]
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
@@ -213,19 +236,24 @@ def _running_count(spans: Iterable[Span], change: dict[str, int]) -> Steps:
 # The Trace Event Format: one JSON object an event, times in microseconds.
 
 
-def _names(spans: Iterable[Span]) -> Iterator[dict[str, Any]]:
-    for pid, lane in sorted({(span.pid, span.lane) for span in spans}):
-        process = lane.replace("feeder", "worker")
-        common = {"ph": "M", "pid": pid, "tid": _tid(lane)}
+_Tids = dict[tuple[int, str], int]
+
+
+def _thread_numbers(spans: Iterable[Span]) -> _Tids:
+    """A number for each lane of each process, by (pid, lane)."""
+    lanes = dict.fromkeys((span.pid, span.lane) for span in spans)
+    return {lane: number for number, lane in enumerate(lanes, 1)}
+
+
+def _names(tids: _Tids) -> Iterator[dict[str, Any]]:
+    for (pid, lane), tid in tids.items():
+        common = {"ph": "M", "pid": pid, "tid": tid}
+        process = lane.replace("feeder", "worker") if pid != os.getpid() else "main process"
         yield {**common, "name": "process_name", "args": {"name": f"{process} (pid {pid})"}}
         yield {**common, "name": "thread_name", "args": {"name": lane}}
 
 
-def _tid(lane: str) -> int:
-    return 1 + lane.startswith("feeder")
-
-
-def _event(span: Span) -> dict[str, Any]:
+def _event(span: Span, tids: _Tids) -> dict[str, Any]:
     return {
         "ph": "X",
         "name": span.layer if span.batch < 0 else f"{span.layer} {span.batch}",
@@ -233,7 +261,7 @@ def _event(span: Span) -> dict[str, Any]:
         "ts": span.start * 1e6,
         "dur": (span.end - span.start) * 1e6,
         "pid": span.pid,
-        "tid": _tid(span.lane),
+        "tid": tids[span.pid, span.lane],
         "args": {
             "batch": span.batch,
             "epoch": span.epoch,

@@ -242,6 +242,52 @@ def test_a_loader_within_a_dataset_is_part_of_its_fetch(num_workers):
     assert len([s for s in trace.spans if s.layer == "fetch"]) == 4
 
 
+def test_a_trace_keeps_no_descriptors_of_workers_that_have_ended():
+    folder = f"/proc/{os.getpid()}/fd"
+    with labkit.trace() as trace:
+        list(labkit.DataLoader(Samples(2), num_workers=2))
+        before = len(os.listdir(folder))
+        for _ in range(5):
+            list(labkit.DataLoader(Samples(2), num_workers=2))
+        assert len(os.listdir(folder)) <= before
+    assert len([s for s in trace.spans if s.layer == "fetch"]) == 12
+
+
+def test_a_thread_that_still_iterates_does_not_change_a_trace_that_was_left():
+    stop = threading.Event()
+
+    def in_thread() -> None:
+        while not stop.is_set():
+            list(labkit.DataLoader(Samples(20)))
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    try:
+        for _ in range(20):
+            with labkit.trace() as trace:
+                time.sleep(0.01)
+            found = list(trace.spans)
+            time.sleep(0.01)
+            assert trace.spans == found
+            assert_sound(trace)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_forked_child_that_leaves_the_block_does_not_end_its_parents_trace():
+    with labkit.trace() as trace:
+        batches = iter(labkit.DataLoader(Samples(20), num_workers=1))
+        next(batches)
+        pid = os.fork()
+        if pid == 0:
+            trace.__exit__()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        list(batches)
+    assert len([s for s in trace.spans if s.layer == "fetch"]) == 20
+
+
 def test_one_trace_at_a_time_and_each_once():
     with labkit.trace() as trace:
         with pytest.raises(RuntimeError, match="running already"), labkit.trace():
@@ -291,6 +337,7 @@ def test_the_saved_file_is_in_the_trace_event_format(tmp_path):
     assert sorted(lanes.values()) == ["feeder 0", "feeder 1", "main", "worker 0", "worker 1"]
     assert {(e["pid"], e["tid"]) for e in spans_there} == lanes.keys()
     assert len({pid for pid, _ in lanes}) == 3
+    assert len({tid for _, tid in lanes}) == 5  # no two threads share a track
     counted = {event["name"] for event in events if event["ph"] == "C"}
     assert counted == {"under way", "reorder buffer"}
 

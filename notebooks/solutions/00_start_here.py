@@ -14,7 +14,7 @@ def most_workers(cores, allowed, quota, free_bytes, worker_bytes):
 
 
 def busiest_layer(spans, lane):
-    """The layer on which this lane spent the most seconds; waits do not count."""
+    """The layer on which this lane spent the most seconds; a wait (layer "wait") does not count."""
     seconds = Counter()
     for span in spans:
         if span.lane == lane and span.layer != "wait":

@@ -144,7 +144,7 @@ def test_whoever_is_sent_the_notebook_sees_the_figure_without_running_it(noteboo
     sent = receive(notebook)
     cell = CELLS.index(RUN_BEFORE)
     sent.select(cell)
-    figure = sent.output(cell).locator("img")
+    figure = sent.output(cell).locator("img:visible")
     expect(figure).to_have_count(1)
     expect(figure).to_be_visible()
     assert figure.evaluate("image => image.naturalWidth") > 0

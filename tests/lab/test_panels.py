@@ -13,7 +13,7 @@ from PIL import Image
 
 from labkit.lab import panels
 from labkit.lab.experiments import Cancelled, measure
-from labkit.lab.panels.history import rows
+from labkit.lab.panels.history import in_every_run, rows
 from labkit.lab.panels.model import Control, Panel
 from labkit.lab.panels.view import PanelView
 from labkit.lab.predictions import Prediction
@@ -160,11 +160,22 @@ def test_the_history_compares_the_runs_with_what_differs_in_them():
     panel = make()
     assert rows(panel) == []
     panel.run()
-    assert rows(panel)[1][1] == "as in every run"
+    assert rows(panel)[1][1] == "nothing"
+    assert in_every_run(panel) == "How slow: twice"
     panel.predict("a")
     panel.run(slow=10.0)
     heading, first, second = rows(panel)
-    assert heading == ["run", "settings", "measured", "n", "a", "b", "predicted", "how far off"]
+    assert in_every_run(panel) == ""
+    assert heading == [
+        "run",
+        "what differed",
+        "measured",
+        "n",
+        "a",
+        "b",
+        "predicted",
+        "how far off",
+    ]
     assert first[:6] == ["1", "How slow: twice", "time", "8", "1.04 ms", "2.04 ms"]
     assert first[6:] == ["nothing", "–"]
     assert second[:6] == ["2", "How slow: ten times", "time", "8", "1.04 ms", "10.0 ms"]
@@ -223,7 +234,7 @@ def test_who_waits_for_another_panel_can_be_cancelled():
 def test_a_reader_without_a_kernel_gets_the_figure_and_constant_text():
     panel = make(widgets=lambda panel: PanelView(panel).box)
     before, metadata = panel._repr_mimebundle_()
-    assert before.keys() == {"text/plain", "image/png", VIEW}
+    assert before.keys() == {"text/plain", "text/html", "image/png", VIEW}
     assert "Not run yet" in metadata["image/png"]["alt"]
     panel.run()
     after, metadata = panel._repr_mimebundle_()

@@ -357,7 +357,7 @@ def test_a_shown_result_has_html_a_png_with_alt_text_and_text_without_measuremen
 
 def test_without_its_style_only_the_light_figure_is_shown():
     tags = re.findall(r"<img[^>]*>", plots.themed(lambda dark: plots.figure(TWO, dark=dark), "alt"))
-    assert [" hidden " in tag.partition("src=")[0] for tag in tags] == [False, True]
+    assert ["display: none" in tag.partition("src=")[0] for tag in tags] == [False, True]
     assert len(set(tags)) == 2
 
 

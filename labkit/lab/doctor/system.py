@@ -64,7 +64,7 @@ def memory(limits: Limits) -> Finding:
         value=", ".join(parts),
         raw={"total": total, "limit": limit, "available": available},
         unit="bytes",
-        meaning="Each spawned worker imports torch anew, some 200 to 400 MiB; a forked one shares "
+        meaning="Each spawned worker imports torch anew, some 150 to 400 MiB; a forked one shares "
         "pages with this process until either writes. Batches under way and shared memory count "
         "too, and who goes over the limit is killed.",
         advice="Take fewer workers and smaller batches, or raise the limit (docker run --memory)."

@@ -155,8 +155,8 @@ def _give_in_order(answer: Callable[..., Any], trial: Trial, order: list[int], g
         if expected and arrivals.alive[expected - 1]() is not None:
             trial.fail(
                 f"batch {expected - 1} is still held when batch {expected} is given",
-                "The buffer must let go of what it gives (`pop`), or every batch of an epoch "
-                "stays in memory.",
+                "Let go of what is given: take it out of the buffer (`pop`), and let no variable "
+                "still name it (`del batch`), or it stays in memory.",
             )
     if next(batches, None) is not None:
         trial.fail("more batches than results", "Is a batch given twice?")
@@ -224,7 +224,8 @@ EXERCISES = (
         "in_order",
         (
             "A dict from number to batch holds what came early; a counter says which is due.",
-            "After each arrival: `while due in buffer: yield buffer.pop(due); due += 1`.",
+            "After each arrival: `buffer[idx] = batch; del batch`, so that only the buffer holds "
+            "it; then `while due in buffer: yield buffer.pop(due); due += 1`.",
         ),
         _reorder,
     ),

@@ -17,6 +17,7 @@ from labkit.lab.results import Result
 
 __all__ = ["NEGLIGIBLE", "Effect", "Verdict", "compare", "fewest_repeats", "predicted", "sentence"]
 
+_CLOSE = 1.1  # a prediction so far from the interval is as good as in it
 _WIDE = 1.3  # an interval that reaches so far may hide what anybody would notice
 _TIME_UNITS = {"s", "ms", "µs", "μs", "us", "ns", "min"}
 
@@ -107,7 +108,7 @@ def _factor_predicted(result: Result, factor: float) -> str:
         return f"{said}; that cannot be judged: {_repeats_wanted([effect])}."
     found = f"{_factor(effect.size)} ({_factor(effect.low)} to {_factor(effect.high)})"
     got = "simulated" if result.origin == "simulated" else "measured"
-    if effect.low <= factor <= effect.high:
+    if effect.low / _CLOSE <= factor <= effect.high * _CLOSE:
         return f"{said}, which fits what was {got}: {found}."
     off = max(effect.size / factor, factor / effect.size)
     way = "low" if factor < effect.low else "high"
@@ -215,7 +216,7 @@ def _caveat(effect: Effect) -> str:
     if effect.scale == "difference" or 1 / _WIDE <= effect.low <= effect.high <= _WIDE:
         return ""
     said = "The interval is wide enough to hide a large difference"
-    return f" {said}: measure again, when less else runs."
+    return f" {said}: measure again with more repeats, when less else runs."
 
 
 def _interval(result: Result, effect: Effect) -> str:

@@ -14,7 +14,7 @@ from labkit.lab.predictions import Prediction
 if TYPE_CHECKING:
     from labkit.lab.panels.model import Entry, Panel
 
-__all__ = ["html_table", "prediction_words", "rows", "text_table"]
+__all__ = ["html_table", "in_every_run", "prediction_words", "rows", "text_table"]
 
 
 def rows(panel: Panel) -> list[list[str]]:
@@ -23,13 +23,13 @@ def rows(panel: Panel) -> list[list[str]]:
         return []
     labels = list(dict.fromkeys(label for e in panel.history for label in e.result.labels))
     differing = _differing(panel)
-    found = [["run", "settings", "measured", "n", *labels, "predicted", "how far off"]]
+    found = [["run", "what differed", "measured", "n", *labels, "predicted", "how far off"]]
     for count, entry in enumerate(panel.history, 1):
         settings = ", ".join(_setting_words(panel, entry, name) for name in differing)
         found.append(
             [
                 str(count),
-                settings or "as in every run",
+                settings or "nothing",
                 entry.result.quantity,
                 str(min(len(values) for values in entry.result.repeats.values())),
                 *[_median_words(entry, label) for label in labels],
@@ -38,6 +38,13 @@ def rows(panel: Panel) -> list[list[str]]:
             ]
         )
     return found
+
+
+def in_every_run(panel: Panel) -> str:
+    """The settings that are the same in all runs, in words."""
+    differing, first = _differing(panel), panel.history[0]
+    same = [name for name in first.settings if name not in differing]
+    return ", ".join(_setting_words(panel, first, name) for name in same)
 
 
 def _differing(panel: Panel) -> list[str]:
@@ -76,7 +83,7 @@ def prediction_words(prediction: Prediction | None) -> str:
 def text_table(panel: Panel) -> str:
     """The runs as text, a block of lines each."""
     heading, *runs = rows(panel)
-    lines = []
+    lines = [f"in every run: {in_every_run(panel)}"]
     for count, *cells in runs:
         lines.append(f"run {count}")
         lines += [f"  {name}: {cell}" for name, cell in zip(heading[1:], cells, strict=True)]
@@ -88,15 +95,17 @@ def html_table(panel: Panel) -> str:
     if not panel.history:
         return ""
     heading, *runs = rows(panel)
-    head = "".join(f'<th scope="col" style="text-align: left">{escape(h)}</th>' for h in heading)
+    style = 'style="text-align: left; padding: 2px 12px 2px 0"'
+    head = "".join(f'<th scope="col" {style}>{escape(h)}</th>' for h in heading)
     body = "".join(
         "<tr>"
         + f'<th scope="row">{escape(run[0])}</th>'
-        + "".join(f'<td style="text-align: left">{escape(cell)}</td>' for cell in run[1:])
+        + "".join(f"<td {style}>{escape(cell)}</td>" for cell in run[1:])
         + "</tr>"
         for run in runs
     )
     return (
         '<div style="overflow-x: auto"><table><caption style="text-align: left">All runs: medians '
-        f"of n repeats</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"of n repeats. The same in all: {escape(in_every_run(panel)) or 'nothing'}.</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )

@@ -8,7 +8,6 @@ Before it: `experiments`. After it: `view`, `history`, the package.
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -243,10 +242,9 @@ class Panel:
         data: dict[str, Any] = {"text/plain": repr(self)}
         metadata: dict[str, Any] = {}
         with suppress(MissingPackage):
-            pictures, drawn = need("labkit.lab.plots.pictures"), self.figure()
-            data["image/png"] = base64.b64encode(pictures.png(drawn)).decode()
-            width = pictures.css_width(drawn)
-            metadata["image/png"] = {"alt": self.alt_text(), "width": width}
+            picture_of = need("labkit.lab.plots.pictures").Picture
+            picture = picture_of(self.figure, self.alt_text(), repr(self), self.sentence)
+            data, metadata = picture._repr_mimebundle_()
         if self._widgets is not None:
             with suppress(MissingPackage):
                 self._view = self._view or self._widgets(self)

@@ -47,10 +47,10 @@ class PanelView:
         self.factor = widgets.BoundedFloatText(
             value=1, min=1, max=1e6, step=0.5, description="Factor:", **_labelled()
         )
-        self.predict = _button("Predict", "Commit to this prediction", "check")
-        self.skip = _button("Skip the prediction", "Run without a prediction", "forward")
-        self.run = _button("Run", "Measure with these settings", "play", "primary")
-        self.cancel = _button("Cancel", "Stop measuring", "stop", "warning")
+        self.predict = _button("Predict", "Commit to this prediction")
+        self.skip = _button("Skip the prediction", "Run without a prediction")
+        self.run = _button("Run", "Measure with these settings", "primary")
+        self.cancel = _button("Cancel", "Stop measuring", "warning")
         self.progress = widgets.HTML()
         self.status = widgets.HTML()
         self.result = widgets.HTML()
@@ -84,9 +84,10 @@ class PanelView:
                 self.progress,
                 self.status,
             ],
-            layout=widgets.Layout(width="275px", flex="0 0 auto"),
+            layout=widgets.Layout(width="350px", flex="0 0 auto"),
         )
-        right = widgets.VBox([self.result], layout=widgets.Layout(flex="1 1 420px", min_width="0"))
+        # On a narrow page it stands below, where the figure's letters can be read.
+        right = widgets.VBox([self.result], layout=widgets.Layout(flex="1 1 700px", min_width="0"))
         top = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap"))
         return widgets.VBox([top, self.history])
 
@@ -97,19 +98,28 @@ class PanelView:
         self.cancel.on_click(lambda _: self._stop())
         for control in self.settings.values():
             control.observe(lambda _: self._ask_again(), names="value")
-        self.fastest.observe(lambda _: self.refresh(), names="value")
+        self.fastest.observe(lambda _: self._predict_anew(), names="value")
+        self.factor.observe(lambda _: self._predict_anew(), names="value")
         self.panel.on_change.append(self.refresh)
 
     # What the learner does
 
     def _commit(self) -> None:
         self.panel.predict(self.fastest.value, self.factor.value)
-        self._asked = False
-        self.refresh()
+        self._may_run()
 
     def _skip(self) -> None:
         self.panel.prediction = None
+        self._may_run()
+
+    def _may_run(self) -> None:
         self._asked = False
+        self.refresh()
+
+    def _predict_anew(self) -> None:
+        """Buttons and values come in threads of their own: a value may come after its button."""
+        if self.panel.prediction is not None and not self._asked:
+            self.panel.predict(self.fastest.value, self.factor.value)
         self.refresh()
 
     def _ask_again(self) -> None:
@@ -122,6 +132,7 @@ class PanelView:
         chosen = {argument: widget.value for argument, widget in self.settings.items()}
         self._asked = True
         self.run.disabled = True
+        self.cancel.disabled = False
         thread = threading.Thread(
             target=self._measure, args=(chosen,), name=f"panel: {self.panel.title}", daemon=True
         )
@@ -208,8 +219,8 @@ def _dropdown(control: Control) -> Any:
 def _labelled() -> dict[str, Any]:
     """With room for the label's words: ipywidgets would cut them off."""
     return {
-        "style": {"description_width": "110px"},
-        "layout": widgets.Layout(width="265px"),
+        "style": {"description_width": "140px"},
+        "layout": widgets.Layout(width="340px"),
     }
 
 
@@ -218,11 +229,10 @@ def _text(html: str) -> str:
     return f'<div style="line-height: 1.4">{html}</div>'
 
 
-def _button(words: str, tooltip: str, icon: str, style: str = "") -> Any:
+def _button(words: str, tooltip: str, style: str = "") -> Any:
     return widgets.Button(
         description=words,
         tooltip=tooltip,
-        icon=icon,
         button_style=style,
         layout=widgets.Layout(width="auto"),
     )
@@ -231,7 +241,7 @@ def _button(words: str, tooltip: str, icon: str, style: str = "") -> Any:
 def _progress_bar(done: int, total: int, text: str) -> str:
     said = f"{done} of {total}: {escape(text)}"
     return (
-        f'<label>{said}<br><progress max="{total}" value="{done}" style="width: 260px">{said}'
+        f'<label>{said}<br><progress max="{total}" value="{done}" style="width: 330px">{said}'
         "</progress></label>"
     )
 

@@ -57,12 +57,12 @@ def img(figure: Figure, alt: str) -> str:
     return _tag(png(figure), alt, css_width(figure))
 
 
-def _tag(data: bytes, alt: str, width: int, attributes: str = "") -> str:
+def _tag(data: bytes, alt: str, width: int, attributes: str = "", style: str = "") -> str:
     if not alt.strip():
         raise ValueError("a figure needs alt text: say in words what it shows")
     return (
         f'<img alt="{escape(alt)}" width="{width}"{attributes} '
-        'style="max-width: 100%; height: auto" '
+        f'style="{style}max-width: 100%; height: auto" '
         f'src="data:image/png;base64,{base64.b64encode(data).decode()}">'
     )
 
@@ -95,11 +95,11 @@ def themed(draw: Callable[[bool], Figure], alt: str) -> str:
 
 
 def _either(light: bytes, dark: bytes, alt: str, width: int) -> str:
-    # `hidden` keeps the dark one away where the style is not let through.
+    # Where the page's style is not let through, as in a notebook not trusted yet, the tag's own is.
     return (
         _FOLLOW_THEME
         + _tag(light, alt, width, ' class="labkit-on-light"')
-        + _tag(dark, alt, width, ' class="labkit-on-dark" hidden')
+        + _tag(dark, alt, width, ' class="labkit-on-dark"', "display: none; ")
     )
 
 

@@ -7,6 +7,7 @@ nothing of widgets.
 
 from __future__ import annotations
 
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from labkit.lab import need
@@ -40,7 +41,10 @@ class QuestionForm:
     def __init__(self, number: int, question: Question) -> None:
         self._question = question
         # A radio button's label is plain text.
-        labels = [option.text.replace("`", "") for option in question.options]
+        labels = [
+            f"{letter}) {option.text.replace('`', '')}"
+            for letter, option in zip(ascii_lowercase, question.options, strict=False)
+        ]
         text = widgets.HTML(f"<p><strong>{number}. {with_code(question.text)}</strong></p>")
         self.choice = widgets.RadioButtons(
             options=labels,
