@@ -52,6 +52,8 @@ def need(module: str, package: str | None = None) -> Any:
     """
     try:
         return importlib.import_module(module)
+    except MissingPackage:
+        raise  # it names what is missing already
     except ImportError as error:
         raise MissingPackage(
             f"{package or module} cannot be imported ({error}): pip install {package or module}"

@@ -29,10 +29,10 @@ class Sample:
     max_depth: int = 4
     steps: list[tuple[float, int]] = field(default_factory=list)
 
-    def depth(self):
+    def depth(self, loader):
         return self.steps
 
-    def reorder_buffer(self):
+    def reorder_buffer(self, loader):
         return [(at, value // 2) for at, value in self.steps]
 
 
@@ -159,7 +159,7 @@ def test_what_is_under_way_is_drawn_as_steps_with_a_line_at_the_limit():
     trace = sample()
     figure = timeline.timeline(trace)
     steps = figure.axes[1].get_lines()[0]
-    inside = Window.of(trace).steps(trace.depth())
+    inside = Window.of(trace).steps(trace.depth(0))
     assert list(steps.get_ydata()) == [value for _, value in inside]
     assert steps.get_drawstyle() == "steps-post"
     limit = figure.axes[1].get_lines()[1]
@@ -209,7 +209,7 @@ def test_spans_are_cut_off_at_the_ends_of_the_window(first, count):
     assert window.spans
     for span in window.spans:
         assert window.start <= span.start <= span.end <= window.end
-    for one, following in pairwise(window.steps(trace.depth())):
+    for one, following in pairwise(window.steps(trace.depth(0))):
         assert window.start <= one[0] <= following[0] <= window.end
 
 
@@ -234,7 +234,7 @@ def test_a_long_start_up_is_left_out_and_that_is_said():
 def test_the_steps_begin_with_what_was_there_before_the_window():
     trace = replace(sample(batches=30), steps=[(0.0, 3), (1e9, 0)])
     window = Window.of(trace, range(20, 22))
-    assert window.steps(trace.depth()) == [(window.start, 3), (window.end, 3)]
+    assert window.steps(trace.depth(0)) == [(window.start, 3), (window.end, 3)]
 
 
 def test_of_ten_thousand_spans_those_are_drawn_that_a_page_can_show():

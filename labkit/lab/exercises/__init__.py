@@ -23,7 +23,7 @@ from labkit.lab.exercises.exercise import (
     find_solution,
 )
 from labkit.lab.exercises.report import Failure, Hint, Report
-from labkit.lab.exercises.trial import Case, Raised, Wrong, put_to_the_test
+from labkit.lab.exercises.trial import Case, Raised, Wrong, put_to_the_test, shown
 from labkit.lab.source import Source
 
 __all__ = ["Failure", "Hint", "Report", "all_exercises", "check", "hint", "solution"]
@@ -150,7 +150,8 @@ def _manner(exit_code: int | None) -> str:
     if exit_code is None:
         return "it cannot be told how"
     if exit_code < 0:
-        return f"by signal {signal.Signals(-exit_code).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"by signal {names.get(-exit_code, -exit_code)}"
     return f"with exit code {exit_code}, before it had given an answer"
 
 
@@ -164,7 +165,7 @@ def _not_callable(exercise: Exercise, answer: Any) -> Report:
     failure = Failure(
         f"a {type(answer).__name__}",
         f"the function or class `{name}` itself",
-        repr(answer)[:200],
+        shown(answer),
         f'Write `check("{exercise.id}", {name})`, without brackets behind `{name}`: the check '
         "calls it, with inputs of its own.",
     )

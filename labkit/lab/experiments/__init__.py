@@ -66,7 +66,10 @@ def loading(
     comparison = _one_of(COMPARISONS, compare, "comparison")
     measured = _one_of(QUANTITIES, quantity or comparison.quantity, "quantity")
     values = list(comparison.options() if options is None else options)
-    shared = _shared({**comparison.defaults, **arguments}, compare, measured)
+    defaults = dict(comparison.defaults)
+    if "sample_bytes" in arguments:
+        defaults.pop("batch_bytes", None)
+    shared = _shared({**defaults, **arguments}, compare, measured)
     settings = {comparison.label(v): _setting({**shared, compare: v}) for v in values}
     if len(settings) != len(values) or len(values) < 2:
         raise ValueError(f"two different options or more are compared, but got {values!r}")

@@ -85,7 +85,7 @@ def measure(
         Exception: whatever a function raises.
     """
     started = time.monotonic()
-    seconds = min(seconds, float(os.environ.get(SECONDS, "inf")))
+    seconds = min(seconds, _at_most())
     _check_counts(repeats, warmup, where)
     functions = _functions(settings, function, bool(common))
     about: dict[str, Any] = {
@@ -113,6 +113,16 @@ def measure(
         few = f"{len(found)} of {repeats} repeats: the {seconds:g} s for them had passed."
         about["notes"] = (few,)
     return _result(found, about)
+
+
+def _at_most() -> float:
+    text = os.environ.get(SECONDS, "inf")
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"the environment variable {SECONDS} is a number of seconds, but it is {text!r}"
+        ) from None
 
 
 def _result(rounds: list[dict[str, float]], about: dict[str, Any]) -> Result:

@@ -167,16 +167,17 @@ class Panel:
             raise
         finally:
             self.so_far = None
+            self._cancel = threading.Event()  # before another run can begin: it may be cancelled
             self._busy.release()
             self._tell()
 
     def cancel(self) -> None:
         """Stop the run under way, if there is one, with all processes that it started."""
-        self._cancel.set()
+        if self.running:
+            self._cancel.set()
 
     def _run(self, settings: dict[str, Any]) -> Result:
         self.error = ""
-        self._cancel = threading.Event()
         prediction, self.prediction = self.prediction, None
 
         def entry(result: Result) -> Entry:

@@ -75,9 +75,9 @@ def timeline(trace: Traced, dark: bool = False, batches: range | None = None) ->
             "tasks under way: handed out, their batches not yet taken "
             f"(dashed: at most prefetch_factor × num_workers = {trace.max_depth})"
         )
-        _draw_steps(drawn, sheet, 0, under_way, trace.depth(), trace.max_depth)
+        _draw_steps(drawn, sheet, 0, under_way, trace.depth(sheet.window.loader), trace.max_depth)
         waiting = "reorder buffer: batches that have come and wait for their turn"
-        axes = _draw_steps(drawn, sheet, 1, waiting, trace.reorder_buffer(), 0)
+        axes = _draw_steps(drawn, sheet, 1, waiting, trace.reorder_buffer(sheet.window.loader), 0)
     _name_time(axes, pen, sheet)
     legend(drawn, sheet)
     return drawn
@@ -92,8 +92,8 @@ def timeline_alt_text(trace: Traced, batches: range | None = None) -> str:
         parts.append(f"{lane}: " + ", ".join(f"{layer} {part:.0%}" for layer, part in most) + ".")
     if not trace.max_depth:
         return " ".join(part for part in parts if part)
-    deepest = max(value for _, value in window.steps(trace.depth()))
-    fullest = max(value for _, value in window.steps(trace.reorder_buffer()))
+    deepest = max(value for _, value in window.steps(trace.depth(window.loader)))
+    fullest = max(value for _, value in window.steps(trace.reorder_buffer(window.loader)))
     parts.append(f"At most {deepest} tasks were under way at once, and {trace.max_depth} may be.")
     parts.append(f"At most {fullest} batches waited for their turn in the reorder buffer.")
     return " ".join(part for part in parts if part)

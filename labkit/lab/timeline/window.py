@@ -29,11 +29,11 @@ class Traced(Protocol):
     spans: list[Span]
     max_depth: int
 
-    def depth(self) -> Steps:
-        """Tasks under way."""
+    def depth(self, loader: int) -> Steps:
+        """A loader's tasks under way."""
 
-    def reorder_buffer(self) -> Steps:
-        """Batches that wait for their turn."""
+    def reorder_buffer(self, loader: int) -> Steps:
+        """A loader's batches that wait for their turn."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Window:
     end: float
     began: float
     left_out: float = 0.0
+
+    @property
+    def loader(self) -> int:
+        """Whose spans they are."""
+        return self.spans[0].loader
 
     @classmethod
     def of(cls, trace: Traced, batches: range | None = None) -> Window:

@@ -356,7 +356,7 @@ WRONG = {
         (sorted_first, "waits for nothing"),
         (a_list, "A list is there only when all has arrived"),
         (one_an_arrival, "One arrival can free several"),
-        (keeps_them, "The buffer must let go"),
+        (keeps_them, "Let go of what is given"),
         (with_numbers, "its number has done its work"),
     ],
 }
