@@ -284,7 +284,7 @@ def compare_with_torch(setting: Setting, **only_torch: Any) -> None:
 
 def examples(count: int) -> settings:
     """So many with the profile "ci", a quarter of it with "dev"."""
-    share = 1 if settings.default and settings.default.max_examples >= 50 else 4
+    share = 1 if settings.default and settings.default.max_examples >= 30 else 4
     return settings(
         max_examples=count // share,
         phases=set(Phase) - {Phase.explain},  # it traces every line, which takes minutes here
@@ -294,14 +294,14 @@ def examples(count: int) -> settings:
 
 
 @given(configurations(num_workers=[0]))
-@examples(100)
+@examples(150)
 def test_without_workers_batches_order_and_random_numbers_are_pytorchs(setting):
     compare_with_torch(setting)
 
 
 @pytest.mark.timeout(600)
 @given(configurations(num_workers=[1, 2, 3]))
-@examples(200)
+@examples(150)
 def test_with_workers_batches_order_and_random_numbers_are_pytorchs(setting):
     compare_with_torch(setting)
 

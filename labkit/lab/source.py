@@ -107,8 +107,7 @@ class Source:
             f"<style>{_style()}</style>"
             f'<figure aria-label="Source of {escape(self.name)}" style="margin: 0">'
             f"<figcaption><code>{escape(self.name)}</code> in {escape(self.where)}</figcaption>"
-            '<pre class="labkit-source" tabindex="0" style="white-space: pre; overflow-x: auto">'
-            f"{marked}</pre></figure>"
+            f'<pre class="labkit-source" tabindex="0">{marked}</pre></figure>'
         )
 
 
