@@ -389,8 +389,10 @@ UNTIL_INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
-@pytest.mark.parametrize("method", METHODS)
+INTERRUPTED = [("fork", False), ("fork", True), ("spawn", False), ("forkserver", True)]
+
+
+@pytest.mark.parametrize(("method", "persistent"), INTERRUPTED)
 def test_ctrl_c_ends_a_program_with_one_traceback(method, persistent):
     """W10: sent to the process group, as a terminal does; < 2 s, no child left."""
     script = KEEPS_WORKERS.format(
@@ -411,8 +413,7 @@ def test_ctrl_c_ends_a_program_with_one_traceback(method, persistent):
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("method", "persistent"), INTERRUPTED)
 def test_after_a_kernels_interrupt_the_next_cell_iterates_again(method, persistent):
     """W10: one traceback, < 2 s, no child left."""
     define = f"""
