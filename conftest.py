@@ -18,7 +18,7 @@ def start_new_kernel(**options):
     options["stderr"].close()
     options["stderr"] = subprocess.DEVNULL
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
-    environment["LABKIT_MEASURE_SECONDS"] = "2"  # nbval does not compare figures
+    environment["LABKIT_MEASURE_SECONDS"] = "0.5"  # nbval does not compare figures
     return _start_new_kernel(**options, env=environment)
 
 

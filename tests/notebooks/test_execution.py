@@ -31,7 +31,7 @@ every_notebook = pytest.mark.parametrize("path", all_notebooks(), ids=lambda pat
 @pytest.mark.timeout(600)
 def test_it_runs_with_nbclient_and_raises_where_it_says_so(path, monkeypatch):
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # see conftest.py in the root
-    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "2")
+    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "0.5")
     executed = execute(path)
     for cell in executed.cells:
         if cell.cell_type == "code":

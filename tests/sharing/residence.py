@@ -48,6 +48,12 @@ def mappings(pid: int | None = None) -> int:
     return Path(f"/proc/{pid or os.getpid()}/maps").read_text().count("/memfd:labkit")
 
 
+def trim_malloc() -> None:
+    """Let glibc give freed memory back to the system, as far as it can."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
+
+
 def resident_bytes(pid: int | None = None) -> int:
     """The process's memory, all of what it shares included.
 
