@@ -132,7 +132,6 @@ class PanelView:
         chosen = {argument: widget.value for argument, widget in self.settings.items()}
         self._asked = True
         self.run.disabled = True
-        self.cancel.disabled = False
         thread = threading.Thread(
             target=self._measure, args=(chosen,), name=f"panel: {self.panel.title}", daemon=True
         )
