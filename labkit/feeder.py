@@ -16,9 +16,10 @@ from typing import Any
 
 from labkit.channel import Channel
 from labkit.errors import WorkerException, too_many_open_files
+from labkit.logbook import WorkerLane
 from labkit.messages import Printed, Resume
 from labkit.sharing import BatchPickler, Sender
-from labkit.spans import WorkerLane, here, span
+from labkit.spans import here, span
 
 __all__ = ["Feeder", "Forwarded"]
 

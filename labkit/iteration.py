@@ -18,8 +18,9 @@ from torch.utils.data import IterableDataset
 
 from labkit.fetch import make_fetcher
 from labkit.pinning import pin_batch
+from labkit.recording import Source, step
 from labkit.sharing import Arena, building_in
-from labkit.spans import Source, span, step
+from labkit.spans import span
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -25,7 +25,8 @@ from labkit.errors import WorkerException
 from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.pool import Death, WorkerPool
-from labkit.spans import span, step
+from labkit.recording import step
+from labkit.spans import span
 from labkit.startup import Startup, prepare_start_method, resolve_context
 
 __all__ = ["MultiProcessIterator"]

@@ -25,9 +25,11 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from labkit.channel import Channel, close_in_forked_children, handed_over
+from labkit.logbook import Logbook
 from labkit.messages import Printed
+from labkit.recording import Source, end_of, make_traceable
 from labkit.sharing import Segment, loads, make_receiver
-from labkit.spans import Logbook, Source, end_of, make_traceable, span
+from labkit.spans import span
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
 

@@ -24,9 +24,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labkit import spans
+from labkit import recording
 from labkit.journeys import Journey, journeys, summary
-from labkit.spans import LAYERS, MainLane, Source, Span, TracedWorker
+from labkit.recording import MainLane, Source, TracedWorker
+from labkit.spans import LAYERS, Span
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -71,18 +72,18 @@ class Trace:
         self._lock = threading.RLock()  # workers may also end in a garbage collection
 
     def __enter__(self) -> Self:
-        if spans.recorder is not None:
+        if recording.recorder is not None:
             raise RuntimeError("a trace is running already: leave it before you begin another one")
         if self._owner_pid >= 0:
             raise RuntimeError("this trace has been recorded: make a new one with labkit.trace()")
         self._owner_pid = os.getpid()
-        spans.recorder = self
-        for worker in spans.traceable():
+        recording.recorder = self
+        for worker in recording.traceable():
             self.follow(worker)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        spans.recorder = None
+        recording.recorder = None
         if os.getpid() != self._owner_pid:
             return  # a forked child leaves the block, too: its parent's trace goes on
         with self._lock:

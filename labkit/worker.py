@@ -31,9 +31,10 @@ from labkit.channel import Channel
 from labkit.errors import WorkerException
 from labkit.feeder import Feeder, Forwarded
 from labkit.fetch import Fetched, Fetcher, make_fetcher
+from labkit.logbook import Logbook
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.sharing import Segment, building_in, make_sender
-from labkit.spans import Logbook, here, span
+from labkit.spans import here, span
 from labkit.startup import Startup
 
 __all__ = ["WorkerInfo", "get_worker_info", "numpy_seed", "set_epoch", "worker_loop"]
@@ -141,7 +142,7 @@ class _Worker:
         self, channel: Channel, worker_id: int, startup: Startup, logbook: Logbook
     ) -> None:
         self._channel = channel
-        self._note = logbook.head
+        self._head = logbook.head
         here.lane = self._lane = logbook.lane("worker")
         self._id = worker_id
         self._startup = startup
@@ -218,7 +219,7 @@ class _Worker:
             self._feeder.put(message)
         elif not self._ended:
             batch, index = message
-            self._note.batch = self._lane.batch = batch
+            self._head.batch = self._lane.batch = batch
             began = time.monotonic()
             self._feeder.put(self._outcome(batch, index))
             self._seconds = time.monotonic() - began

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import labkit
-from labkit import spans
-from labkit.spans import LAYERS, Span
+from labkit import logbook, recording
+from labkit.spans import LAYERS, Span, here
 from labkit.tracing import Trace
 from tests.datasets import EndsAtTwo, Mapped, Samples, ShardedStream
 
@@ -158,9 +158,9 @@ def test_page_faults_are_those_of_fresh_memory():
 def test_while_nothing_is_traced_nothing_is_written():
     iterator = iter(labkit.DataLoader(Samples(8), num_workers=1, persistent_workers=True))
     list(iterator)
-    (worker,) = (w for w in spans.traceable() if w.pid == iterator._pool.pid(0))
+    (worker,) = (w for w in recording.traceable() if w.pid == iterator._pool.pid(0))
     assert list(worker.logbook.head.written) == [0, 0]
-    assert spans.here.lane is None
+    assert here.lane is None
     iterator.close()
 
 
@@ -212,7 +212,7 @@ def test_the_error_of_a_sample_leaves_a_sound_trace():
     with labkit.trace() as trace, pytest.raises(ZeroDivisionError):
         list(labkit.DataLoader(Mapped(fail), num_workers=2))
     assert_sound(trace)
-    assert spans.recorder is None
+    assert recording.recorder is None
 
 
 def test_two_loaders_at_once_and_one_in_a_thread_are_told_apart():
@@ -300,8 +300,8 @@ def test_one_trace_at_a_time_and_each_once():
 
 
 def let_lanes_hold(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbytes = spans._HEAD_BYTES + 2 * count * spans._RECORD.itemsize
-    monkeypatch.setattr(spans.Logbook, "NBYTES", nbytes)
+    nbytes = logbook._HEAD_BYTES + 2 * count * logbook._RECORD.itemsize
+    monkeypatch.setattr(logbook.Logbook, "NBYTES", nbytes)
 
 
 def test_spans_that_are_overwritten_are_counted_and_told(monkeypatch):

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from labkit import spans
+from labkit import recording
 from labkit.__main__ import main
 from labkit.lab import MissingPackage
 from labkit.lab.bench import Options, bench, workloads
@@ -285,7 +285,7 @@ def test_a_trace_is_measured_on_and_off_and_its_spans_are_counted():
     assert 10 <= cost.spans_a_batch <= 25
     assert 0 < cost.seconds_a_span < 1e-3
     assert "tracing while it is off, tensor" in table(run)
-    assert spans.recorder is None
+    assert recording.recorder is None
 
 
 def test_a_run_without_results_can_be_printed():
