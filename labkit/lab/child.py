@@ -76,4 +76,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     for member in [*psutil.wait_procs(family, timeout=_TIDY_SECONDS)[1], process]:
         with suppress(psutil.NoSuchProcess):
             member.kill()
+    with suppress(ProcessLookupError, PermissionError):  # those whose own parent has ended
+        os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
