@@ -27,6 +27,24 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAILED = pytest.StashKey[bool]()
+NAMES = pytest.StashKey[set[leftovers.Name]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.stash[NAMES] = set(leftovers.names())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that leaves a name in shared memory: where tests run beside each other, none of
+    them can tell whose a new one is.
+    """
+    if not leftovers.NAMES_ARE_OURS:
+        return  # one of several: whoever started them asks
+    left = set(leftovers.names()) - session.stash[NAMES]
+    left = {name for name in left if not leftovers.is_another_programs(name)}
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        print("\nleft behind by the tests:", *map(str, left), sep="\n  ")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_collection_finish() -> None:

@@ -23,6 +23,10 @@ import psutil
 
 SHARED_NAMES = Path("/dev/shm")
 
+NAMES_ARE_OURS = "PYTEST_XDIST_WORKER" not in os.environ
+"""Whether a new name must come from this process and its family. Where tests run beside each other
+it may be another's; then `conftest.py` asks once, when all have ended."""
+
 # Started once a process when first needed, by multiprocessing and by PyTorch, and kept.
 SERVERS = (
     "from multiprocessing.forkserver import main",
@@ -107,7 +111,8 @@ def take() -> Belongings:
     mine.update(Thread(t.ident or 0, t.name) for t in threading.enumerate())
     mine.update(d for d in _descriptors() if d.target not in pipes_to_servers)
     mine.update(_shared_mappings())
-    mine.update(Name(name) for name in _names())
+    if NAMES_ARE_OURS:
+        mine.update(names())
     return mine
 
 
@@ -124,7 +129,7 @@ def since(before: Belongings, grace: float = 2.0) -> list[str]:
         gc.collect()
         left = take() - before
         for name in [thing for thing in left if isinstance(thing, Name)]:
-            if _is_another_programs(name):
+            if is_another_programs(name):
                 del left[name]
         if time.monotonic() > deadline:
             break
@@ -213,14 +218,15 @@ def _is_multiprocessing_heap(path: str) -> bool:
     return Path(path).name.startswith(f"pym-{os.getpid()}-")
 
 
-def _names() -> list[str]:
+def names() -> list[Name]:
+    """List what has a name in shared memory, whoever made it."""
     try:
-        return os.listdir(SHARED_NAMES)
+        return [Name(name) for name in os.listdir(SHARED_NAMES)]
     except OSError:
         return []
 
 
-def _is_another_programs(name: Name) -> bool:
+def is_another_programs(name: Name) -> bool:
     """Tell whether the name has gone meanwhile, or a process outside this family uses it."""
     try:
         inode = (SHARED_NAMES / name.name).stat().st_ino

@@ -112,26 +112,29 @@ def test_a_tensor_in_shared_memory_counts_until_it_is_dropped():
     assert leftovers.since(before) == []
 
 
-def test_a_name_in_shared_memory_is_reported_until_it_is_unlinked():
+def test_a_name_in_shared_memory_is_reported_until_it_is_unlinked(monkeypatch):
+    monkeypatch.setattr(leftovers, "NAMES_ARE_OURS", True)
     before = leftovers.take()
     segment = SharedMemory(create=True, size=100)
     segment.close()
-    left = leftovers.since(before, AT_ONCE)
+    line = f"name /dev/shm/{segment.name.lstrip('/')}"
+    assert line in leftovers.since(before, AT_ONCE)
     segment.unlink()
-    assert left == [f"name /dev/shm/{segment.name.lstrip('/')}"]
+    assert line not in leftovers.since(before, AT_ONCE)
 
 
 @pytest.mark.parametrize(
     "use",
     [
-        "f = open('/dev/shm/labkit-test-of-others', 'w')",
+        "f = open('/dev/shm/' + sys.argv[1], 'w')",
         # Its name lasts, unlike under fork, until the program ends.
-        "import multiprocessing; lock = multiprocessing.get_context('spawn').Lock()",
+        "from multiprocessing import get_context, process\n"
+        "process.current_process()._config['semprefix'] = '/' + sys.argv[1]\n"
+        "lock = get_context('spawn').Lock()",
     ],
     ids=["file", "semaphore"],
 )
 def test_a_name_that_another_program_uses_is_not_ours(use):
-    before = leftovers.take()
     # A detached grandchild, as another test run on the same machine would be.
     script = (
         "import os, sys\n"
@@ -140,13 +143,15 @@ def test_a_name_that_another_program_uses_is_not_ours(use):
         "print('in use', flush=True)\n"
         "sys.stdin.read()\n"
     )
+    mine = f"labkit-test-{os.getpid()}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", script], **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", script, mine], **pipes) as process:
         assert process.stdout.readline() == b"in use\n"
         process.wait()
-        left = [line for line in leftovers.since(before, AT_ONCE) if line.startswith("name")]
-    Path("/dev/shm/labkit-test-of-others").unlink(missing_ok=True)
-    assert left == []
+        (name,) = (name for name in leftovers.names() if mine in name.name)
+        others = leftovers.is_another_programs(name)
+    Path("/dev/shm", mine).unlink(missing_ok=True)
+    assert others
 
 
 def test_what_goes_away_within_the_grace_period_is_no_leftover():

@@ -25,33 +25,39 @@ panels.panel("Compare no workers with one", "workers", options=[0, 1], repeats=6
 FAULTY = 'panels.panel("Ask for no batch", "workers", options=[0, 1], batch_size=0)'
 
 SHORT = '''
+import functools
 import time
 from collections import Counter
 
-from labkit.lab.experiments.comparisons import COMPARISONS
 from labkit.lab.experiments import measure
+from labkit.lab.panels import Panel
 
 runs = Counter()
 
-def loading(compare, options, *, progress, so_far, cancel, **settings):
+def pauses(panel, *, progress, so_far, cancel, **settings):
     """Measure pauses: in each run others, in the second so long ones that one can cancel."""
-    runs[compare] += 1
-    count = runs[compare]
+    runs[panel.title] += 1
+    count = runs[panel.title]
 
     def pause(place):
         time.sleep(0.4 if count == 2 else 0.001)
         return place * count + time.monotonic() % 1
 
-    label = COMPARISONS[compare].label
     return measure(
-        {label(option): {"place": place} for place, option in enumerate(options, 1)},
+        {label: {"place": place} for place, label in enumerate(panel.labels, 1)},
         pause,
         progress=progress,
         so_far=so_far,
         cancel=cancel,
     )
 
-panels.loading = loading
+make = Panel.__init__
+
+def make_short(panel, *arguments, **named):
+    make(panel, *arguments, **named)
+    panel._experiment = functools.partial(pauses, panel)
+
+Panel.__init__ = make_short
 '''
 RUN_BEFORE = "panel = panels.workers()\n_ = panel.run()\nruns.clear()\npanel"
 
