@@ -40,6 +40,7 @@ __all__ = [
     "WorkerTraceback",
     "literal",
     "open_file_limit",
+    "rebuilt",
     "too_many_open_files",
 ]
 
@@ -236,11 +237,15 @@ class WorkerException:
 
     Args:
         error: the exception, caught in the worker.
-        worker_id: the worker that caught it.
+        worker_id: the worker that caught it, or that made the batch.
         indices: the dataset indices that it was asked for.
+        where: it was caught, such as "in pin thread"; "" for in that worker.
     """
 
-    def __init__(self, error: BaseException, worker_id: int, indices: Any = None) -> None:
+    def __init__(
+        self, error: BaseException, worker_id: int, indices: Any = None, where: str = ""
+    ) -> None:
+        self.where = where or f"in DataLoader worker process {worker_id}"
         self.exc_type: type[BaseException] | None = type(error)
         self.type_name = type(error).__name__
         self.message = _message_of(error)
@@ -271,23 +276,29 @@ class WorkerException:
             type_name=self.type_name,
             message=self.message,
         )
-        error = self.error or self._rebuild()
+        error = self.error or rebuilt(self.exc_type, self.type_name, self.text, self.where)
         try:
             raise error from cause
         finally:
             del self, error  # this frame is part of the traceback: no cycle through it
 
-    def _rebuild(self) -> BaseException:
-        where = f"in DataLoader worker process {self.worker_id}"
-        message = f"Caught {self.type_name} {where}.\nOriginal {self.text}"
-        if self.exc_type is None:
-            return RuntimeError(message)
-        if self.exc_type is KeyError:
-            return KeyError(_KeyErrorMessage(message))
-        try:
-            if getattr(self.exc_type, "message", None):
-                # Its first argument need not be a text, but it has a field for one.
-                return self.exc_type(message=message)  # type: ignore[call-arg]
-            return self.exc_type(message)
-        except Exception:
-            return RuntimeError(message)
+
+def rebuilt(
+    exc_type: type[BaseException] | None, type_name: str, text: str, where: str
+) -> BaseException:
+    """An exception of the same class whose message says where it was caught, and all of `text`.
+
+    A RuntimeError, where the class is not known or cannot be built from a message.
+    """
+    message = f"Caught {type_name} {where}.\nOriginal {text}"
+    if exc_type is None:
+        return RuntimeError(message)
+    if exc_type is KeyError:
+        return KeyError(_KeyErrorMessage(message))
+    try:
+        if getattr(exc_type, "message", None):
+            # Its first argument need not be a text, but it has a field for one.
+            return exc_type(message=message)  # type: ignore[call-arg]
+        return exc_type(message)
+    except Exception:
+        return RuntimeError(message)

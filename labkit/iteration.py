@@ -19,7 +19,7 @@ from torch.utils.data import IterableDataset
 from labkit.fetch import make_fetcher
 from labkit.pinning import pin_batch
 from labkit.recording import Source, step
-from labkit.sharing import Arena, building_in
+from labkit.sharing import Arena, PageLocker, building_in
 from labkit.spans import span
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Settings:
     in_order: bool
     sharing_strategy: str
     arena_limit_bytes: int | None
+    page_locker: PageLocker | None
 
 
 @dataclass
@@ -99,13 +100,17 @@ class BaseIterator:
         """
         raise NotImplementedError
 
+    def interrupt(self) -> None:
+        """End the `next` that waits in another thread, with StopIteration, as soon as may be."""
+        raise NotImplementedError
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{type(self).__name__} cannot be pickled: pickle the DataLoader instead")
 
     def _give(self, batch: Any, n_samples: int) -> Any:
         if self._is_iterable:
             self._count(n_samples)
-        return pin_batch(batch) if self._settings.pin_memory else batch
+        return batch
 
     def _count(self, n_samples: int) -> None:
         report, announced = self._report, self._report.announced_samples
@@ -153,9 +158,16 @@ class SingleProcessIterator(BaseIterator):
         except StopIteration:
             self._report.dropped_samples = self._fetcher.dropped_samples
             raise
+        batch = fetched.batch
+        if self._settings.pin_memory:
+            with span("pin"):
+                batch = pin_batch(batch)
         with span("take"):
             self._batch += 1
-        return self._give(fetched.batch, fetched.n_samples)
+        return self._give(batch, fetched.n_samples)
 
     def close(self) -> None:
         self._closed = True
+
+    def interrupt(self) -> None:
+        self._closed = True  # a sample that is being made cannot be given up

@@ -35,10 +35,11 @@ from labkit.arguments import (
     warn_of_too_many,
 )
 from labkit.collate import default_collate, default_convert
-from labkit.iteration import EpochReport, Settings, SingleProcessIterator
+from labkit.device import find_device
+from labkit.iteration import BaseIterator, EpochReport, Settings, SingleProcessIterator
 from labkit.multiprocess import MultiProcessIterator
 from labkit.pinning import can_pin
-from labkit.sharing import get_sharing_strategy, private_arena
+from labkit.sharing import PageLocker, get_sharing_strategy, private_arena
 from labkit.worker import set_epoch
 
 __all__ = ["DataLoader"]
@@ -171,16 +172,28 @@ class DataLoader(Generic[T_co]):
         warn_of_too_many(num_workers)
 
     def __iter__(self) -> Iterator[Any]:
+        return self.iterate()
+
+    def iterate(self, page_locker: PageLocker | None = None) -> BaseIterator:
+        """As `iter(loader)`.
+
+        Args:
+            page_locker: page-locks what it can of the memory in which the batches come, such as
+                the device of a `Preloader`. None: with `pin_memory` on CUDA, that device.
+        """
         self._report = EpochReport(announced_samples=self._announced_samples, epoch=self._epoch)
+        settings = self._settings(page_locker)
         if self.num_workers == 0:
-            return SingleProcessIterator(self._settings(), self._report, self._arena)
+            return SingleProcessIterator(settings, self._report, self._arena)
         check_not_nested()
         if not self.persistent_workers:
-            return MultiProcessIterator(self._settings(), self._report)
-        if self._iterator is not None and self._iterator.usable:
-            self._iterator.restart(self._report)
-        else:
-            self._iterator = MultiProcessIterator(self._settings(), self._report)
+            return MultiProcessIterator(settings, self._report)
+        running = self._iterator
+        if running is not None and running.usable and running.takes(settings.page_locker):
+            running.restart(self._report)
+            return running
+        self.close()
+        self._iterator = MultiProcessIterator(settings, self._report)
         return self._iterator
 
     def __len__(self) -> int:
@@ -262,7 +275,10 @@ class DataLoader(Generic[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _arena=private_arena())
 
-    def _settings(self) -> Settings:
+    def _settings(self, page_locker: PageLocker | None) -> Settings:
+        pin_memory = self.pin_memory and can_pin()
+        if pin_memory and page_locker is None:
+            page_locker = find_device()
         batched = self.batch_sampler is not None
         return Settings(
             dataset=self.dataset,
@@ -272,7 +288,7 @@ class DataLoader(Generic[T_co]):
             index_sampler=self.batch_sampler if self.batch_sampler is not None else self.sampler,
             num_workers=self.num_workers,
             generator=self.generator,
-            pin_memory=self.pin_memory and can_pin(),
+            pin_memory=pin_memory,
             timeout=self.timeout,
             worker_init_fn=self.worker_init_fn,
             multiprocessing_context=self.multiprocessing_context,
@@ -281,6 +297,7 @@ class DataLoader(Generic[T_co]):
             in_order=self.in_order,
             sharing_strategy=self.sharing_strategy or get_sharing_strategy(),
             arena_limit_bytes=self.arena_limit_bytes,
+            page_locker=page_locker,
         )
 
 

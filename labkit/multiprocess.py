@@ -24,8 +24,10 @@ from labkit.diagnosis import timed_out, worker_died
 from labkit.errors import WorkerException
 from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
 from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
+from labkit.pinning import PinThread
 from labkit.pool import Death, WorkerPool
 from labkit.recording import step
+from labkit.sharing import PageLocker
 from labkit.spans import span
 from labkit.startup import Startup, prepare_start_method, resolve_context
 
@@ -59,16 +61,25 @@ class MultiProcessIterator(BaseIterator):
             num_workers=settings.num_workers,
             sharing_strategy=settings.sharing_strategy,
             arena_limit_bytes=settings.arena_limit_bytes,
+            keeps_pages=settings.page_locker is not None,
             main_pid=os.getpid(),
             forward_output=sys.stdout is not sys.__stdout__,
             start_method=prepare_start_method(context),
         )
         self._failure: Exception | None = None
+        self._interrupted = False
         self._resume = Resume(serial=0)
         with step(self._source):
             self._pool = WorkerPool(
-                startup, context, self._source, with_stacks=settings.timeout > 0
+                startup,
+                context,
+                self._source,
+                with_stacks=settings.timeout > 0,
+                page_locker=settings.page_locker,
             )
+            self._pin_thread: PinThread | None = None
+            if settings.pin_memory:
+                self._pin_thread = PinThread(self._pool, self._source)
             self._begin_epoch()
 
     def _begin_epoch(self) -> None:
@@ -123,10 +134,23 @@ class MultiProcessIterator(BaseIterator):
         """
         return self._pool.is_open_here and INTERRUPTED not in self._pool.exitcodes()
 
+    def takes(self, page_locker: PageLocker | None) -> bool:
+        """Whether its batches lie in memory that this one page-locks, so that `restart` will do."""
+        return self._settings.page_locker == page_locker
+
     def close(self) -> None:
         self._tasks.clear()
         self._arrived.clear()
-        self._pool.close()
+        self._close_pool()
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        self._pool.interrupt()
+
+    def _close_pool(self, **grace: float) -> None:
+        if self._pin_thread is not None:
+            self._pin_thread.close()  # first: it receives from the pool
+        self._pool.close(**grace)
 
     def _next(self) -> Any:
         try:
@@ -149,6 +173,8 @@ class MultiProcessIterator(BaseIterator):
         """The task whose result is to be given now; waits for it."""
         deadline: float | None = None
         while (batch := self._next_arrived()) is None:
+            if self._interrupted:
+                raise StopIteration
             if self._failure is not None:
                 raise _without_traceback(self._failure)
             if not self._tasks:
@@ -202,7 +228,7 @@ class MultiProcessIterator(BaseIterator):
     ) -> list[tuple[int, Any]]:
         """What has arrived, as (worker id, message). A death or a broken message ends it all."""
         try:
-            messages = self._pool.receive(timeout, likely)
+            messages = (self._pin_thread or self._pool).receive(timeout, likely)
         except Exception as error:  # such as a batch that cannot be unpickled here
             self._failure = _without_traceback(error)
             self.close()
@@ -270,7 +296,7 @@ class MultiProcessIterator(BaseIterator):
         else:
             error = worker_died(worker_id, death, death.batch, task.index)
         self._failure = _without_traceback(error)
-        self._pool.close(grace_seconds=_GRACE_AFTER_DEATH)
+        self._close_pool(grace_seconds=_GRACE_AFTER_DEATH)
         self.close()
         raise error
 

@@ -1,26 +1,38 @@
 """Page-locked batches: what `pin_memory=True` does to a batch before it is given to the user.
 
 Memory that is page-locked (pinned) can be copied to an accelerator while the program goes on. Where
-there is no accelerator there is nothing to pin for, and the loader says so.
+there is no accelerator there is nothing to pin for, and the loader says so. On CUDA the arena's
+segments are page-locked themselves, once each, so that a batch in them is pinned already; all else
+is copied into page-locked memory, with workers on a thread of its own.
 
-Before it: `iteration.py`. After it: the user.
-Mirrors: torch/utils/data/_utils/pin_memory.py (`pin_memory`). Does better: containers keep their
-type. Leaves out: the thread of its own.
+Before it: `pool.py`, whose messages the thread takes. After it: `multiprocess.py`.
+Mirrors: torch/utils/data/_utils/pin_memory.py (`pin_memory`, `_pin_memory_loop`). Does better:
+containers keep their type; an error says which part of the batch could not be pinned; nothing is
+copied that is page-locked already.
 """
 
 from __future__ import annotations
 
-import copy
+import queue
+import threading
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 
-from labkit.containers import like_mapping, like_sequence
+from labkit.containers import map_leaves
+from labkit.errors import WorkerException, rebuilt
+from labkit.messages import IterableEnd
+from labkit.recording import Source, step
+from labkit.spans import span
 
-__all__ = ["can_pin", "pin_batch"]
+__all__ = ["PinThread", "can_pin", "pin_batch"]
+
+Arrived = list[tuple[int, Any]]
+"""What a pool receives: (worker id, message)."""
 
 
 def can_pin() -> bool:
@@ -40,21 +52,99 @@ def pin_batch(batch: Any) -> Any:
 
     Entered are mappings, sequences and dataclasses, which keep their types; what has a method
     `pin_memory` of its own is asked for it; all else, strings too, stays what it is.
+
+    Raises:
+        Exception: of the class that a `pin_memory` raised; says what of the batch that was.
     """
-    if isinstance(batch, (str, bytes)):
-        return batch
-    if hasattr(batch, "pin_memory"):
-        return batch.pin_memory()
-    if isinstance(batch, Mapping):
-        return like_mapping(batch, {key: pin_batch(value) for key, value in batch.items()})
-    if isinstance(batch, tuple):
-        pinned = [pin_batch(element) for element in batch]
-        return type(batch)(*pinned) if hasattr(batch, "_fields") else type(batch)(pinned)
-    if isinstance(batch, Sequence):
-        return like_sequence(batch, [pin_batch(element) for element in batch])
-    if is_dataclass(batch) and not isinstance(batch, type):
-        clone = copy.copy(batch)
-        for field in fields(batch):
-            object.__setattr__(clone, field.name, pin_batch(getattr(batch, field.name)))
-        return clone
-    return batch
+    return map_leaves(batch, _pinned, _can_be_pinned)
+
+
+def _can_be_pinned(part: Any) -> bool:
+    return hasattr(part, "pin_memory")
+
+
+def _pinned(leaf: Any, path: str) -> Any:
+    try:
+        return leaf.pin_memory()
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        where = f"while pinning batch{path} ({type(leaf).__name__})"
+        raise rebuilt(type(error), type(error).__name__, text, where) from error
+
+
+class _Pool(Protocol):
+    """What the thread needs of a `WorkerPool`."""
+
+    def receive(self, timeout: float | None = None, likely: int | None = None) -> Arrived: ...
+    def interrupt(self) -> None: ...
+
+
+class PinThread:
+    """Receives from a pool, pins, and hands on; it stands between a pool and its iterator.
+
+    It ends at `close`, after a message that cannot be read, after a worker's death, or when it is
+    collected. That is its done event's work, with the pool's `interrupt`.
+
+    Args:
+        pool: nobody else may receive from it.
+        source: the iterator, in a trace.
+    """
+
+    def __init__(self, pool: _Pool, source: Source) -> None:
+        self._arrived: queue.SimpleQueue[Arrived | Exception] = queue.SimpleQueue()
+        done = threading.Event()
+        # It must not know `self`, which would never be collected.
+        thread = threading.Thread(
+            target=_pin, args=(pool, source, self._arrived, done), name="pin", daemon=True
+        )
+        self._end = weakref.finalize(self, _end, thread, done, pool.interrupt)
+        thread.start()
+
+    def receive(self, timeout: float | None = None, likely: int | None = None) -> Arrived:
+        """As the pool's `receive`, with the batches pinned."""
+        with span("wait", batch=-1):
+            try:
+                arrived = self._arrived.get(timeout=timeout)
+            except queue.Empty:
+                return []
+        if isinstance(arrived, Exception):
+            raise arrived
+        return arrived
+
+    def close(self) -> None:
+        """End the thread, and wait until it has ended. Safe to repeat."""
+        self._end()
+
+
+def _end(thread: threading.Thread, done: threading.Event, interrupt: Callable[[], None]) -> None:
+    done.set()
+    interrupt()
+    if thread.is_alive() and thread is not threading.current_thread():
+        thread.join()
+
+
+def _pin(
+    pool: _Pool,
+    source: Source,
+    arrived: queue.SimpleQueue[Arrived | Exception],
+    done: threading.Event,
+) -> None:
+    try:
+        while not done.is_set():
+            with step(source):
+                messages = [(id, _with_pinned(id, message)) for id, message in pool.receive()]
+            if messages:
+                arrived.put(messages)
+    except Exception as error:  # such as a batch that cannot be unpickled here
+        arrived.put(error)
+
+
+def _with_pinned(worker_id: int, message: Any) -> Any:
+    if not isinstance(message, tuple) or isinstance(message[1], (WorkerException, IterableEnd)):
+        return message
+    batch, data, n_samples = message
+    with span("pin", batch):
+        try:
+            return batch, pin_batch(data), n_samples
+        except Exception as error:
+            return batch, WorkerException(error, worker_id, where="in pin thread"), n_samples

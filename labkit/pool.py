@@ -14,7 +14,9 @@ import os
 import pickle
 import selectors
 import signal
+import socket
 import sys
+import threading
 import time
 import weakref
 from contextlib import suppress
@@ -28,7 +30,7 @@ from labkit.channel import Channel, close_in_forked_children, handed_over
 from labkit.logbook import Logbook
 from labkit.messages import Printed
 from labkit.recording import Source, end_of, make_traceable
-from labkit.sharing import Segment, loads, make_receiver
+from labkit.sharing import PageLocker, Segment, loads, make_receiver
 from labkit.spans import span
 from labkit.startup import Startup, starting
 from labkit.worker import STACK_SIGNAL, worker_loop
@@ -63,12 +65,19 @@ class WorkerPool:
         context: how they are started.
         source: the iterator, in a trace.
         with_stacks: let them tell where they are stuck (`stack`).
+        page_locker: page-locks the memory of the batches, if the sharing strategy lets it.
 
-    Closing happens at `close`, or when the pool is collected, or at the interpreter's end.
+    One thread may send while another receives. Closing happens at `close`, or when the pool is
+    collected, or at the interpreter's end.
     """
 
     def __init__(
-        self, startup: Startup, context: BaseContext, source: Source, with_stacks: bool = False
+        self,
+        startup: Startup,
+        context: BaseContext,
+        source: Source,
+        with_stacks: bool = False,
+        page_locker: PageLocker | None = None,
     ) -> None:
         self.num_workers = startup.num_workers
         self._owner_pid = os.getpid()
@@ -76,11 +85,17 @@ class WorkerPool:
         # One registered selector: a wait costs the same for 1 as for 64 workers.
         self._selector = selectors.DefaultSelector()
         close_in_forked_children(self._selector)
-        self._finalizer = weakref.finalize(self, _close, self._workers, self._selector, os.getpid())
+        self._bell = _Bell()
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._finalizer = weakref.finalize(
+            self, _close, self._workers, self._selector, self._bell, os.getpid()
+        )
         try:
             for worker_id in range(startup.num_workers):
                 with span("start", batch=-1):
-                    worker = _WorkerHandle(worker_id, startup, context, source, with_stacks)
+                    worker = _WorkerHandle(
+                        worker_id, startup, context, source, with_stacks, page_locker
+                    )
                 self._workers.append(worker)
         except BaseException:
             self.close()
@@ -96,7 +111,11 @@ class WorkerPool:
     def close(self, grace_seconds: float = _GRACE_SECONDS) -> None:
         """End the workers, by force after `grace_seconds`. Safe to repeat."""
         if self._finalizer.detach() is not None:
-            _close(self._workers, self._selector, self._owner_pid, grace_seconds)
+            _close(self._workers, self._selector, self._bell, self._owner_pid, grace_seconds)
+
+    def interrupt(self) -> None:
+        """Let a `receive` that waits in another thread return. Safe in every thread."""
+        self._bell.ring()
 
     def pid(self, worker_id: int) -> int:
         """The process id of a worker."""
@@ -111,9 +130,10 @@ class WorkerPool:
         worker = self._workers[worker_id]
         with suppress(BrokenPipeError, ConnectionResetError):  # `receive` will tell of its death
             payload = pickle.dumps((worker.receiver.returned(), message), protocol=5)
-            if not worker.channel.send(payload):
-                both = selectors.EVENT_READ | selectors.EVENT_WRITE
-                self._selector.modify(worker.channel, both, worker)
+            with worker.sending:
+                if not worker.channel.send(payload):
+                    both = selectors.EVENT_READ | selectors.EVENT_WRITE
+                    self._selector.modify(worker.channel, both, worker)
 
     def receive(
         self, timeout: float | None = None, likely: int | None = None
@@ -121,7 +141,8 @@ class WorkerPool:
         """Wait until something arrives, and return all of it as (worker id, message or `Death`).
 
         Args:
-            timeout: seconds to wait; the list is empty if nothing came. None: as long as it takes.
+            timeout: seconds to wait; the list is empty if nothing came. None: as long as it takes,
+                or until `interrupt`.
             likely: a worker that will have sent something already, if the others are not slower
                 than this process: it is looked at first, which spares waiting.
         """
@@ -133,6 +154,9 @@ class WorkerPool:
         with span("wait", batch=-1):
             ready = self._selector.select(timeout)
         for key, events in ready:
+            if key.fileobj is self._bell:
+                self._bell.hear()
+                continue
             if events & selectors.EVENT_WRITE:
                 self._flush(key.data)
             if events & selectors.EVENT_READ:
@@ -140,12 +164,13 @@ class WorkerPool:
         return arrived
 
     def _flush(self, worker: _WorkerHandle) -> None:
-        try:
-            done = worker.channel.flush()
-        except (BrokenPipeError, ConnectionResetError):
-            done = True
-        if done:
-            self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
+        with worker.sending:
+            try:
+                done = worker.channel.flush()
+            except (BrokenPipeError, ConnectionResetError):
+                done = True
+            if done:
+                self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
 
     def _receive_from(self, worker: _WorkerHandle) -> list[tuple[int, Any]]:
         try:
@@ -171,6 +196,31 @@ class WorkerPool:
         return self._workers[worker_id].stack()
 
 
+class _Bell:
+    """Wakes a thread that waits in a selector."""
+
+    def __init__(self) -> None:
+        self._hears, self._rings = socket.socketpair()
+        for end in (self._hears, self._rings):
+            end.setblocking(False)
+            close_in_forked_children(end)
+
+    def fileno(self) -> int:
+        return self._hears.fileno()
+
+    def ring(self) -> None:
+        with suppress(OSError):  # it rings already, or nobody waits any more
+            self._rings.send(b"!")
+
+    def hear(self) -> None:
+        with suppress(BlockingIOError):
+            self._hears.recv(64)
+
+    def close(self) -> None:
+        self._hears.close()
+        self._rings.close()
+
+
 class _WorkerHandle:
     """One worker as the main process knows it."""
 
@@ -181,9 +231,11 @@ class _WorkerHandle:
         context: BaseContext,
         source: Source,
         with_stacks: bool,
+        page_locker: PageLocker | None,
     ) -> None:
         self.id = worker_id
         self.source = source
+        self.sending = threading.Lock()
         self.channel, theirs = Channel.pair()
         memory = Segment.create(Logbook.NBYTES)
         self.logbook = Logbook(memory)
@@ -214,7 +266,7 @@ class _WorkerHandle:
         self.pid: int = self.process.pid
         make_traceable(self)
         self.receiver = make_receiver(
-            startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})"
+            startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})", page_locker
         )
 
     def take(self) -> list[Any]:
@@ -306,6 +358,7 @@ class _WorkerHandle:
 def _close(
     workers: list[_WorkerHandle],
     selector: selectors.BaseSelector,
+    bell: _Bell,
     owner_pid: int,
     grace_seconds: float = _GRACE_SECONDS,
 ) -> None:
@@ -324,6 +377,7 @@ def _close(
         _join(workers, time.monotonic() + _TERMINATE_SECONDS)
     finally:  # also where a second Ctrl-C shortens this
         selector.close()
+        bell.close()
         while workers:
             with suppress(OSError, ValueError):  # one that does not let itself be reaped
                 workers.pop().end()

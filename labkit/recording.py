@@ -14,6 +14,7 @@ import itertools
 import os
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,6 +68,9 @@ class Recorder(Protocol):
 
     def leave(self, worker: TracedWorker) -> None:
         """Read what is left of this worker's spans: it has ended."""
+
+    def defer(self, spans: Callable[[], list[Span]]) -> None:
+        """Ask for these spans when the trace ends."""
 
 
 recorder: Recorder | None = None

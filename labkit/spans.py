@@ -26,6 +26,8 @@ LAYERS = (
     "wait",
     "receive",
     "rebuild",
+    "pin",
+    "copy",
     "take",
     "void",
     "consumer",
@@ -34,6 +36,7 @@ LAYERS = (
     "collate",
     "pickle",
     "send",
+    "step",
 )
 """The layers that write spans: up to "consumer" the main process's, from "resume" on a worker's,
 which has a "wait" too. Without workers, "fetch" and "collate" are the main process's.

@@ -46,6 +46,7 @@ class Startup:
     num_workers: int
     sharing_strategy: str
     arena_limit_bytes: int | None
+    keeps_pages: bool  #: the main process page-locks the arena
     main_pid: int  #: the process that iterates
     forward_output: bool  #: send what is printed to the main process
     start_method: str

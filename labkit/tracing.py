@@ -19,7 +19,7 @@ import os
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,7 @@ class Trace:
         self._main_lanes: list[MainLane] = []
         self._readers: dict[TracedWorker, _Reader] = {}
         self._workers_spans: list[Span] = []
+        self._deferred: list[Callable[[], list[Span]]] = []
         self._steps = 0
         self._lock = threading.RLock()  # workers may also end in a garbage collection
 
@@ -94,6 +95,9 @@ class Trace:
                 lane.end_consumer()
                 found = found + lane.spans
             self._main_lanes.clear()
+            for spans in self._deferred:
+                found = found + spans()
+            self._deferred.clear()
             self.spans = sorted(found, key=lambda span: span.start)
             self._workers_spans = []
         if self.lost:
@@ -133,6 +137,10 @@ class Trace:
             if reader is not None:
                 reader.stop()
                 self._collect_from(reader)
+
+    def defer(self, spans: Callable[[], list[Span]]) -> None:
+        """Ask for these spans when the trace ends: of a device, which is still at work."""
+        self._deferred.append(spans)
 
     def _collect(self) -> None:
         with self._lock:

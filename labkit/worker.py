@@ -147,7 +147,10 @@ class _Worker:
         self._id = worker_id
         self._startup = startup
         self._sender = make_sender(
-            startup.sharing_strategy, startup.main_pid, startup.arena_limit_bytes
+            startup.sharing_strategy,
+            startup.main_pid,
+            startup.arena_limit_bytes,
+            startup.keeps_pages,
         )
         self._feeder = Feeder(channel, worker_id, self._sender, logbook.lane("feeder"))
         self._fetcher: Fetcher | None = None

@@ -1,5 +1,11 @@
 """The walk through a batch that pins it. Where no device is, stand-ins for tensors are pinned."""
 
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+import time
 from array import array
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import dataclass
@@ -9,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import Dataset, IterableDataset
 
 import labkit
 from labkit.pinning import can_pin, pin_batch
@@ -30,7 +37,7 @@ class Pinnable:
     """Stands for a tensor: it can be pinned, and the pinned one is another object."""
 
     value: int
-    pinned: bool = False
+    pinned: bool | str = False
 
     def pin_memory(self) -> "Pinnable":
         return Pinnable(self.value, pinned=True)
@@ -152,9 +159,151 @@ def test_a_mapping_that_cannot_be_copied_becomes_a_dict():
     assert pinned["a"].pinned
 
 
-def test_the_error_of_a_pin_method_is_raised():
-    with pytest.raises(ValueError, match="cannot be pinned"):
-        pin_batch({"a": [Broken()]})
+def test_the_error_of_a_pin_method_is_raised_and_says_where():
+    with pytest.raises(ValueError, match="cannot be pinned") as raised:
+        pin_batch({"a": [Point(1, Broken())]})
+    assert "while pinning batch['a'][0].y (Broken)" in str(raised.value)
+
+
+# In a loader
+
+
+class PinnedWhere(Pinnable):
+    """Notes on which thread it was pinned."""
+
+    def pin_memory(self) -> "PinnedWhere":
+        return PinnedWhere(self.value, pinned=threading.current_thread().name)
+
+
+class Pins(Dataset):
+    """Samples that can be pinned, and whatever else is asked for at an index."""
+
+    def __init__(self, length: int, special: dict[int, Any] | None = None) -> None:
+        self.length, self.special = length, special or {}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        special = self.special.get(index)
+        return special() if callable(special) else special or PinnedWhere(index)
+
+
+def first(samples: list[Any]) -> Any:
+    return samples[0]
+
+
+@pytest.fixture
+def with_accelerator(monkeypatch):
+    monkeypatch.setattr("labkit.loader.can_pin", lambda: True)
+
+
+def pinning(dataset: Any, **options: Any) -> labkit.DataLoader:
+    options = {"num_workers": 2, "multiprocessing_context": "fork", **options}
+    if not options["num_workers"]:
+        options.pop("multiprocessing_context")
+    return labkit.DataLoader(dataset, collate_fn=first, pin_memory=True, **options)
+
+
+def pin_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "pin"]
+
+
+@pytest.mark.usefixtures("with_accelerator")
+@pytest.mark.parametrize("persistent", [False, True])
+def test_with_workers_batches_are_pinned_on_a_thread_and_come_in_order(persistent):
+    loader = pinning(Pins(40), persistent_workers=persistent)
+    for _ in range(2):
+        got = list(loader)
+        assert [batch.value for batch in got] == list(range(40))
+        assert {batch.pinned for batch in got} == {"pin"}
+    assert len(pin_threads()) == persistent
+    loader.close()
+    assert not pin_threads()
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_without_workers_they_are_pinned_where_they_are_made():
+    got = list(pinning(Pins(3), num_workers=0))
+    assert {batch.pinned for batch in got} == {threading.main_thread().name}
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_what_cannot_be_pinned_is_told_with_its_batch_and_the_epoch_goes_on():
+    iterator = iter(pinning(Pins(6, {2: lambda: {"a": [Broken()]}}), num_workers=1))
+    assert [next(iterator).value, next(iterator).value] == [0, 1]
+    with pytest.raises(ValueError, match="cannot be pinned") as raised:
+        next(iterator)
+    assert "in pin thread" in str(raised.value)
+    assert "while pinning batch['a'][0] (Broken)" in str(raised.value)
+    assert [batch.value for batch in iterator] == [3, 4, 5]
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_errors_of_the_dataset_ends_and_deaths_pass_the_thread():
+    def broken():
+        raise LookupError("sample 2 is broken")
+
+    iterator = iter(pinning(Pins(4, {2: broken}), num_workers=1))
+    assert [next(iterator).value, next(iterator).value] == [0, 1]
+    with pytest.raises(LookupError, match="in DataLoader worker process 0"):
+        next(iterator)
+    assert [batch.value for batch in iterator] == [3]
+    with pytest.raises(labkit.errors.WorkerDied, match="SIGKILL"):
+        list(pinning(Pins(8, {3: lambda: os.kill(os.getpid(), signal.SIGKILL)}), num_workers=1))
+    assert not pin_threads()
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_a_stream_that_ends_early_in_one_worker_is_given_whole():
+    class Uneven(IterableDataset):
+        def __iter__(self):
+            info = labkit.get_worker_info()
+            return (PinnedWhere(10 * info.id + i) for i in range(2 + 4 * info.id))
+
+    loader = labkit.DataLoader(Uneven(), batch_size=None, num_workers=2, pin_memory=True)
+    got = {batch.value for batch in loader}
+    assert got == {0, 1, 10, 11, 12, 13, 14, 15}
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_tasks_larger_than_a_socket_holds_go_out_while_the_thread_receives():
+    indices = [[i] * 60_000 for i in range(12)]
+    loader = pinning(Pins(12), batch_sampler=indices)
+    assert [batch.value for batch in loader] == list(range(12))
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_after_a_timeout_and_the_workers_deaths_it_ends_in_time():
+    iterator = iter(pinning(Pins(4, {0: lambda: time.sleep(600)}), timeout=1))
+    with pytest.raises(labkit.errors.LoaderTimeout):
+        next(iterator)
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    began = time.monotonic()
+    del iterator
+    gc.collect()
+    assert time.monotonic() - began < 5
+    assert not pin_threads()
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_an_iterator_that_is_dropped_takes_its_thread_along():
+    iterator = iter(pinning(Pins(100)))
+    next(iterator)
+    assert len(pin_threads()) == 1
+    del iterator
+    gc.collect()
+    assert not pin_threads()
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_a_trace_shows_the_thread_at_work():
+    with labkit.trace() as trace:
+        list(pinning(Pins(5)))
+    pinned = [span for span in trace.spans if span.layer == "pin"]
+    assert sorted(span.batch for span in pinned) == [0, 1, 2, 3, 4]
+    assert {span.lane for span in pinned} == {"pin"}
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is something to pin for")

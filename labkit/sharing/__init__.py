@@ -23,7 +23,7 @@ from labkit.sharing.arena import Arena
 from labkit.sharing.arena_strategy import ArenaReceiver, ArenaSender
 from labkit.sharing.pickling import BatchPickler, loads
 from labkit.sharing.report import private_arena, report
-from labkit.sharing.segment import Segment
+from labkit.sharing.segment import PageLocker, Segment
 from labkit.sharing.strategies import (
     CopyReceiver,
     CopySender,
@@ -38,6 +38,7 @@ from labkit.sharing.strategies import (
 __all__ = [
     "Arena",
     "BatchPickler",
+    "PageLocker",
     "Receiver",
     "Segment",
     "Sender",
@@ -109,7 +110,10 @@ def check_sharing_strategy(name: str) -> None:
 
 
 def make_sender(
-    strategy: str, receiver_pid: int | None = None, arena_limit_bytes: int | None = None
+    strategy: str,
+    receiver_pid: int | None = None,
+    arena_limit_bytes: int | None = None,
+    keeps_pages: bool = False,
 ) -> Sender:
     """The worker's half of the strategy of that name.
 
@@ -117,18 +121,24 @@ def make_sender(
         strategy: one of `get_all_sharing_strategies()`.
         receiver_pid: the process that receives; this one if None.
         arena_limit_bytes: for "arena": how much may be in use at once.
+        keeps_pages: for "arena": the receiver page-locks what it gets.
     """
     if strategy == "arena":
-        return ArenaSender(arena_limit_bytes)
+        return ArenaSender(arena_limit_bytes, keeps_pages)
     if strategy == "file_system":
         return FileSystemSender(receiver_pid or os.getpid())
     return FileDescriptorSender() if strategy == "file_descriptor" else CopySender()
 
 
-def make_receiver(strategy: str, worker: str = "a worker") -> Receiver:
-    """The main process's half, for one worker; `worker` is its name in a report."""
+def make_receiver(
+    strategy: str, worker: str = "a worker", page_locker: PageLocker | None = None
+) -> Receiver:
+    """The main process's half, for one worker; `worker` is its name in a report.
+
+    With "arena", `page_locker` page-locks the memory that it gives out, where it can.
+    """
     if strategy == "arena":
-        return ArenaReceiver(worker)
+        return ArenaReceiver(worker, page_locker)
     if strategy == "file_system":
         return FileSystemReceiver()
     return FileDescriptorReceiver() if strategy == "file_descriptor" else CopyReceiver()

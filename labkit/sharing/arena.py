@@ -108,13 +108,20 @@ class Arena:
     Args:
         make_segment: nbytes → Segment, shared or private.
         limit_bytes: the slots in use never take more than that; None: as much as there is.
+        keeps_pages: idle slots keep their pages, because another process has them page-locked.
 
     Threads may use it at the same time.
     """
 
-    def __init__(self, make_segment: Callable[[int], Segment], limit_bytes: int | None = None):
+    def __init__(
+        self,
+        make_segment: Callable[[int], Segment],
+        limit_bytes: int | None = None,
+        keeps_pages: bool = False,
+    ) -> None:
         self._make_segment = make_segment
         self._limit_bytes = limit_bytes
+        self._keeps_pages = keeps_pages
         self._classes: dict[int, _SizeClass] = {}
         self._segments: list[Segment] = []
         self._slots: dict[SlotKey, Slot] = {}
@@ -230,7 +237,7 @@ class Arena:
     def _sweep(self) -> None:
         """Give the pages back of slots that were not needed since the last sweep."""
         for size, size_class in self._classes.items():
-            if size >= _DISCARD_BYTES:
+            if size >= _DISCARD_BYTES and not self._keeps_pages:
                 for slot in size_class.free[: size_class.idle]:
                     if slot.is_warm:
                         slot.segment.discard(slot.offset, slot.offset + slot.nbytes)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from labkit.sharing.arena import Arena, SlotKey
-from labkit.sharing.segment import Exporter, Segment
+from labkit.sharing.segment import Exporter, PageLocker, Segment
 from labkit.sharing.strategies import Handle, Parcel, Receiver, Sender, as_block
 
 __all__ = ["ArenaReceiver", "ArenaSender", "live_receivers"]
@@ -27,8 +27,8 @@ class ArenaSender(Sender):
     The descriptor of a segment goes over once, with the first message that names it.
     """
 
-    def __init__(self, limit_bytes: int | None = None) -> None:
-        self.arena = Arena(Segment.create, limit_bytes)
+    def __init__(self, limit_bytes: int | None = None, keeps_pages: bool = False) -> None:
+        self.arena = Arena(Segment.create, limit_bytes, keeps_pages)
         self._introduced: set[int] = set()
 
     def allocate(self, nbytes: int) -> Exporter:
@@ -117,10 +117,17 @@ class _HeldRef(weakref.ref[Any]):
 
 
 class ArenaReceiver(Receiver):
-    """`arena`, the main process's half: maps segments once, and notes which slots died."""
+    """`arena`, the main process's half: maps segments once, and notes which slots died.
 
-    def __init__(self, worker: str = "a worker") -> None:
+    Args:
+        worker: its name in a report.
+        page_locker: page-locks each segment when it comes; None leaves them as they are.
+    """
+
+    def __init__(self, worker: str = "a worker", page_locker: PageLocker | None = None) -> None:
         self.worker = worker
+        self._page_locker = page_locker
+        self.refused_bytes = 0  #: of segments whose page-locking was refused
         self._segments: dict[int, Segment] = {}
         self._held: dict[int, _HeldRef] = {}  # by id
         self._dead: deque[_HeldRef] = deque()
@@ -135,6 +142,8 @@ class ArenaReceiver(Receiver):
         if new_bytes:
             segment = self._segments[segment_id] = Segment(fds.pop(0), new_bytes)
             segment.close()  # Python's mapping keeps a descriptor of its own
+            if self._page_locker is not None and not segment.lock_pages(self._page_locker):
+                self.refused_bytes += new_bytes
         memory = self._segments[segment_id].exporter(offset, nbytes)
         ref = _HeldRef(memory, self._note_death)
         ref.key = key
@@ -228,10 +237,14 @@ class ArenaReceiver(Receiver):
         """The slots that views in this process hold."""
         return list(self._held.values())
 
+    def returning(self) -> list[SlotKey]:
+        """The slots that died here and of which the worker is not told yet."""
+        return [ref.key for ref in [*self._dead, *self._seen_by_children]]
+
     @property
-    def segment_bytes(self) -> list[int]:
+    def segment_bytes(self) -> dict[int, int]:
         """Bytes of each segment; pages that were never touched are not in memory."""
-        return [segment.nbytes for segment in list(self._segments.values())]
+        return {number: segment.nbytes for number, segment in list(self._segments.items())}
 
 
 def _is_seen_by_a_child(ref: _HeldRef) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 import weakref
 from dataclasses import dataclass, field
 
-from labkit.sharing.arena import Arena, SlotReport
-from labkit.sharing.arena_strategy import live_receivers
+from labkit.sharing.arena import Arena, SlotKey, SlotReport
+from labkit.sharing.arena_strategy import ArenaReceiver, live_receivers
 from labkit.sharing.segment import Segment
 
 __all__ = ["HeldSlot", "SharingReport", "WorkerReport", "private_arena", "report"]
@@ -19,6 +20,8 @@ class HeldSlot:
 
     nbytes: int
     held_seconds: float  #: since it was received
+    key: SlotKey  #: (number of its segment, its first byte in it)
+    address: int  #: where this process sees its first byte
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,30 @@ class WorkerReport:
     """What this process has of one worker's arena."""
 
     worker: str
-    segment_bytes: list[int]  #: of each segment that is mapped; untouched pages take no memory
+    segment_bytes: dict[int, int]  #: of each segment, by its number; untouched pages take no memory
     held: list[HeldSlot]  #: oldest first
+    returning: list[SlotKey]  #: seen here no more; the worker is told with its next task
+    refused_bytes: int = 0  #: of segments that were to be page-locked, and the system refused
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.worker}: {_count(len(self.segment_bytes), 'segment')}, "
+            f"{_megabytes(self.mapped_bytes)} mapped, {_count(len(self.held), 'slot')} held with "
+            f"{_megabytes(self.held_bytes)}"
+        )
+        if self.held:
+            text += f", the oldest for {self.held[0].held_seconds:.1f} s"
+        if self.refused_bytes:
+            text += (
+                f"; page-locking was refused for {_megabytes(self.refused_bytes)}, whose batches "
+                "are copied into pinned memory instead"
+            )
+        return text
 
     @property
     def mapped_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(self.segment_bytes)
+        return sum(self.segment_bytes.values())
 
     @property
     def held_bytes(self) -> int:
@@ -54,13 +74,7 @@ class SharingReport:
         return own + sum(worker.held_bytes for worker in self.workers)
 
     def __str__(self) -> str:
-        lines = [
-            f"{worker.worker}: {len(worker.segment_bytes)} segments, "
-            f"{_megabytes(worker.mapped_bytes)} mapped, {len(worker.held)} slots held with "
-            f"{_megabytes(worker.held_bytes)}"
-            + (f", the oldest for {worker.held[0].held_seconds:.1f} s" if worker.held else "")
-            for worker in self.workers
-        ]
+        lines = [str(worker) for worker in self.workers]
         lines += [
             f"this process: {slots.slots} slots of {_megabytes(slots.slot_bytes)}, "
             f"{slots.building} held, {slots.free} free, {slots.warm} in memory"
@@ -75,20 +89,28 @@ def report() -> SharingReport:
     A batch that is not dropped shows up as a slot whose `held_seconds` grow. What a worker has free
     or is building, only the worker knows.
     """
-    now = time.monotonic()
     workers = [
         WorkerReport(
             worker=receiver.worker,
             segment_bytes=receiver.segment_bytes,
-            held=[
-                HeldSlot(ref.nbytes, now - ref.arrived)
-                for ref in sorted(receiver.held(), key=lambda ref: ref.arrived)
-            ],
+            held=_held(receiver),
+            returning=receiver.returning(),
+            refused_bytes=receiver.refused_bytes,
         )
         for receiver in live_receivers()
     ]
     workers.sort(key=lambda worker: worker.worker)
     return SharingReport(workers, [slots for arena in list(_own) for slots in arena.report()])
+
+
+def _held(receiver: ArenaReceiver) -> list[HeldSlot]:
+    now, held = time.monotonic(), []
+    for ref in sorted(receiver.held(), key=lambda ref: ref.arrived):
+        memory = ref()
+        if memory is not None:  # it has not died meanwhile, on another thread
+            address = ctypes.addressof(memory)
+            held.append(HeldSlot(ref.nbytes, now - ref.arrived, ref.key, address))
+    return held
 
 
 def private_arena() -> Arena:
@@ -99,6 +121,10 @@ def private_arena() -> Arena:
 
 
 _own: weakref.WeakSet[Arena] = weakref.WeakSet()
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
 def _megabytes(nbytes: int) -> str:

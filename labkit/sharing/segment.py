@@ -22,14 +22,39 @@ import os
 import tempfile
 from contextlib import suppress
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, Protocol
 
 from labkit.errors import SharedMemoryFull, too_many_open_files
 
-__all__ = ["Exporter", "Segment", "as_labkit_error", "bytes_type"]
+__all__ = ["Exporter", "PageLocker", "Segment", "as_labkit_error", "bytes_type"]
 
 Exporter = Any
 """A ctypes array of bytes; `ctypes.addressof` tells where it lies. (ctypes types have no names.)"""
+
+
+class PageLocker(Protocol):
+    """What can page-lock memory that is mapped already, so that a device copies straight from it.
+
+    `labkit.device.Device` is one.
+    """
+
+    def lock_pages(self, address: int, nbytes: int) -> bool:
+        """Page-lock it; False where that is refused."""
+
+    def unlock_pages(self, address: int) -> None:
+        """Undo it, for memory that is about to be unmapped."""
+
+
+class _Mapping(mmap.mmap):
+    """A mapping that is unlocked before it goes, whoever saw it last."""
+
+    locker: PageLocker | None = None
+    address: int
+    owner_pid: int
+
+    def __del__(self) -> None:
+        if self.locker is not None and os.getpid() == self.owner_pid:
+            self.locker.unlock_pages(self.address)
 
 
 class Segment:
@@ -48,7 +73,7 @@ class Segment:
         self.fd = fd
         self._is_private = fd == -1
         try:
-            self._mapping = mmap.mmap(fd, nbytes, **_PRIVATE if self._is_private else {})
+            self._mapping = _Mapping(fd, nbytes, **_PRIVATE if self._is_private else {})
         except OSError as error:
             self.close()
             raise as_labkit_error(error, nbytes) from error
@@ -76,8 +101,27 @@ class Segment:
         """The bytes [offset, offset + nbytes), as an exporter that keeps the mapping alive."""
         return bytes_type(nbytes).from_buffer(self._mapping, offset)
 
+    def lock_pages(self, locker: PageLocker) -> bool:
+        """Page-lock all of it for as long as it is mapped here; False where that is refused."""
+        address = ctypes.addressof(self.exporter(0, self.nbytes))
+        if not locker.lock_pages(address, self.nbytes):
+            return False
+        self._mapping.address, self._mapping.owner_pid = address, os.getpid()
+        self._mapping.locker = locker
+        return True
+
+    @property
+    def is_page_locked(self) -> bool:
+        """Whether `lock_pages` has worked."""
+        return self._mapping.locker is not None
+
     def discard(self, start: int, end: int) -> None:
-        """Give whole pages within [start, end) back to the system; they read as zero afterwards."""
+        """Give whole pages within [start, end) back to the system; they read as zero afterwards.
+
+        Not those that are page-locked: a device would go on reading the old ones.
+        """
+        if self.is_page_locked:
+            return
         start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
         end = end // mmap.PAGESIZE * mmap.PAGESIZE
         advice = getattr(mmap, "MADV_DONTNEED" if self._is_private else "MADV_REMOVE", None)

@@ -257,6 +257,48 @@ def test_what_a_burst_has_left_is_given_back_to_the_system(make_segment):
     arena.close()
 
 
+def test_pages_that_another_process_has_locked_are_kept(make_segment):
+    arena = Arena(make_segment, keeps_pages=True)
+    places = [ctypes.addressof(memory) for memory in [arena.allocate(MB) for _ in range(8)]]
+    for place in places:
+        ctypes.memset(place, 1, MB)
+    for _ in range(1000):
+        ctypes.memset(arena.allocate(MB), 1, MB)
+    assert sum(residence.resident(place, MB) for place in places) == 8 * MB
+    arena.close()
+
+
+def test_a_segment_is_locked_until_it_is_unmapped_and_its_pages_are_never_discarded():
+    class Locker:
+        def __init__(self):
+            self.calls = []
+
+        def lock_pages(self, address, nbytes):
+            self.calls.append(("lock", address, nbytes))
+            return nbytes > MB
+
+        def unlock_pages(self, address):
+            self.calls.append(("unlock", address))
+
+    locker = Locker()
+    small, large = Segment.create(MB), Segment.create(2 * MB)
+    assert not small.lock_pages(locker)
+    assert large.lock_pages(locker)
+    assert (small.is_page_locked, large.is_page_locked) == (False, True)
+    memory = large.exporter(0, 2 * MB)
+    place = ctypes.addressof(memory)
+    ctypes.memset(memory, 1, 2 * MB)
+    large.discard(0, 2 * MB)
+    assert residence.resident(place, 2 * MB) == 2 * MB
+    assert memory[:4] == bytes([1]) * 4
+    for segment in (small, large):
+        segment.close()
+    del small, large, segment
+    assert [call[0] for call in locker.calls] == ["lock", "lock"]
+    del memory
+    assert locker.calls[2:] == [("unlock", place)]
+
+
 def test_slots_that_are_used_keep_their_bytes_while_others_are_given_back(make_segment):
     arena = Arena(make_segment)
     slots = [arena.allocate(100_000) for _ in range(32)]  # no whole pages: neighbours share some

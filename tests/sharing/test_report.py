@@ -55,6 +55,32 @@ def test_held_batches_show_with_their_bytes_and_dropping_them_empties_it():
     assert report().workers == []
 
 
+def test_the_report_says_which_slot_of_which_segment_a_batch_lies_in():
+    iterator = iter(loader())
+    kept = [next(iterator) for _ in range(4)]
+    (worker,) = report().workers
+    address = {slot.address: slot for slot in worker.held}
+    slots = [address[batch.data_ptr()] for batch in kept]
+    assert len({slot.key for slot in slots}) == 4
+    for segment, offset in (slot.key for slot in slots):
+        assert offset + slot_size(BATCH_BYTES) <= worker.segment_bytes[segment]
+    iterator.close()
+
+
+def test_a_dropped_batch_is_on_its_way_back_until_the_worker_has_its_next_task():
+    iterator = iter(loader())
+    kept = [next(iterator) for _ in range(3)]
+    keys = {slot.address: slot.key for slot in report().workers[0].held}
+    key = keys[kept[0].data_ptr()]
+    assert report().workers[0].returning == []
+    del kept[0]
+    assert report().workers[0].returning == [key]
+    assert key not in [slot.key for slot in report().workers[0].held]
+    kept.append(next(iterator))
+    assert report().workers[0].returning == []
+    iterator.close()
+
+
 def test_a_view_keeps_its_batch_in_the_report():
     iterator = iter(loader())
     view = next(iterator)[0, :1].numpy()
