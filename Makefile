@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 ARGS   ?=
+# Test files side by side. Most tests wait for processes most of the time.
+JOBS   ?= 2
 
 FIRST  := $(notdir $(firstword $(sort $(wildcard notebooks/*.ipynb))))
 # JupyterLab refuses to run as root unless it is told that this is meant (containers).
@@ -39,7 +41,7 @@ lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
 	  --LabApp.default_url='/lab/tree/$(FIRST)' $(ROOT) $(ARGS)
 
 test: setup ## run the tests and check every notebook; ARGS go to pytest
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: setup ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .

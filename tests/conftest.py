@@ -40,8 +40,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """
     if not leftovers.NAMES_ARE_OURS:
         return  # one of several: whoever started them asks
-    left = set(leftovers.names()) - session.stash[NAMES]
-    left = {name for name in left if not leftovers.is_another_programs(name)}
+    left = leftovers.names_since(session.stash[NAMES])
     if left and session.exitstatus == pytest.ExitCode.OK:
         print("\nleft behind by the tests:", *map(str, left), sep="\n  ")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

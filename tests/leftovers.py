@@ -226,6 +226,16 @@ def names() -> list[Name]:
         return []
 
 
+def names_since(before: set[Name], grace: float = 5.0) -> list[Name]:
+    """List the names that came since, and that are still there after `grace` seconds."""
+    deadline = time.monotonic() + grace
+    while left := [name for name in set(names()) - before if not is_another_programs(name)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return left
+
+
 def is_another_programs(name: Name) -> bool:
     """Tell whether the name has gone meanwhile, or a process outside this family uses it."""
     try:

@@ -4,7 +4,10 @@ A measurement goes this way: `doctor` says what the machine has, `experiments` m
 `results.Result` keeps every repeat, `explain` says what the numbers support, `plots` draws them,
 `panels` puts it all into a learner's hands. `timeline` draws a trace, `layer_map` the layers,
 `curve` a training. `exercises` and `quizzes` ask, `source` shows code, `datasets` are what workers
-can import; `inherited`, `locked` and `slow_items` are notebook 02's. `bench` compares loaders;
+can import; `inherited`, `locked` and `slow_items` are notebook 02's. `pickle_tree` and
+`put_timeline` are notebook 04's, `shared_memory` is notebook 05's. `turns`, `handed_over`,
+`address_spaces`, `decoding` and `threaded` are notebook 07's; `stacking`, `copies`, `faults` and
+`arena_view` are notebook 06's. `bench` compares loaders;
 `resources` measures what they cost besides time; `child` runs programs.
 
 What a learner calls is imported when it is first asked for: `check`, `hint` and `solution` are in

@@ -23,7 +23,15 @@ from typing import Any
 from labkit.lab import need
 from labkit.sharing import BatchPickler, building_in, get_sharing_strategy, make_sender
 
-__all__ = ["Resources", "labkit_message_bytes", "measure", "running", "torch_message_bytes"]
+__all__ = [
+    "Resources",
+    "faults_a_batch",
+    "labkit_message_bytes",
+    "measure",
+    "running",
+    "shared_memory_bytes",
+    "torch_message_bytes",
+]
 
 _SAMPLES = 5
 _SETTLE_SECONDS = 0.05  # before each look, so that the workers have all ready that they may
@@ -75,7 +83,7 @@ def measure(
         for _ in range(warmup):
             batch = next(batches)
         del batch  # a loop holds one batch, not two
-        faults = _faults_a_batch(batches, min_batches, seconds)
+        faults = faults_a_batch(batches, min_batches, seconds)
         looks = []
         for _ in range(_SAMPLES):
             batch = next(batches)
@@ -109,6 +117,11 @@ def _memory() -> tuple[int, int]:
     return sum(rollup.get("Pss", 0) for rollup in rollups) - mapped + shared, shared
 
 
+def shared_memory_bytes() -> int:
+    """Bytes of shared memory that this process and all that it started have between them."""
+    return _memory()[1]
+
+
 def _rollup(pid: int) -> dict[str, int]:
     """The sizes in smaps_rollup, in bytes by name; none for a process that is gone."""
     try:
@@ -136,8 +149,13 @@ def _shared_files(pid: int) -> dict[tuple[int, int], int]:
     return sizes
 
 
-def _faults_a_batch(batches: Iterator[Any], min_batches: int, seconds: float) -> float | None:
-    """Minor page faults, a batch, of this process and its children."""
+def faults_a_batch(batches: Iterator[Any], min_batches: int, seconds: float) -> float | None:
+    """Minor page faults, a batch, of this process and its children; None where nobody tells.
+
+    Args:
+        batches: of enough batches.
+        min_batches: counted over so many at least, and for `seconds` at least.
+    """
     pids = [os.getpid(), *_others()]
     before = _minor_faults(pids)
     deadline = time.perf_counter() + seconds

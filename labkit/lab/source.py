@@ -81,8 +81,9 @@ class Source:
 
     @property
     def where(self) -> str:
-        """File and line; the file as it is called in its package or in labkit's checkout."""
-        installed = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")]
+        """File and line; the file as it is called in its package, in Python or in the checkout."""
+        names = ("purelib", "platlib", "stdlib")  # the last one may hold the others
+        installed = [Path(sysconfig.get_path(name)).resolve() for name in names]
         file = Path(self.file)
         for folder in (*installed, Path(labkit.__file__).resolve().parents[1]):
             if file.resolve().is_relative_to(folder):

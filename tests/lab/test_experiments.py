@@ -262,7 +262,7 @@ def test_every_quantity_can_be_measured_of_every_loader(name, loader):
     costs = {"wait_ms": 0.1, "work_ms": 0.1, "step_ms": 0.1}
     setting = Setting(loader=loader, num_workers=1, batches=2, **costs)
     value = QUANTITIES[name].measure(setting, 0.0)
-    assert name == "memory that the workers add" or value > 0
+    assert name in ("memory that the workers add", "names in /dev/shm") or value > 0
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)

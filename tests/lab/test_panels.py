@@ -31,6 +31,7 @@ FACTORIES = (
     panels.payload,
     panels.persistent_workers,
     panels.loaders,
+    panels.messages,
 )
 
 

@@ -4,6 +4,7 @@ import functools
 import inspect
 import re
 from html import unescape
+from multiprocessing.reduction import DupFd
 
 import pytest
 from torch.utils.data import BatchSampler
@@ -52,6 +53,7 @@ def test_the_html_has_the_same_text_and_says_where_it_stands():
 
 def test_a_file_of_an_installed_package_is_named_as_in_that_package():
     assert re.fullmatch(r"torch/utils/data/sampler\.py, line \d+", show(BatchSampler).where)
+    assert re.fullmatch(r"multiprocessing/reduction\.py, line \d+", show(DupFd).where)
 
 
 def test_no_colour_is_fixed_so_it_can_be_read_on_light_and_dark():

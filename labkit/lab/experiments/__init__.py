@@ -19,6 +19,7 @@ from labkit.lab.experiments.comparisons import COMPARISONS
 from labkit.lab.experiments.measuring import Cancelled, Progress, TookTooLong, measure, milliseconds
 from labkit.lab.experiments.quantities import LOADERS, QUANTITIES, Quantity, Setting
 from labkit.lab.results import Result
+from labkit.lab.stacking import COLLATES
 
 __all__ = ["Cancelled", "TookTooLong", "loading", "measure", "milliseconds"]
 
@@ -46,7 +47,7 @@ def loading(
 
     Args:
         compare: the argument: "start_method", "sharing_strategy", "workers", "prefetch_factor",
-            "batch_size", "batch_bytes", "persistent_workers" or "loader".
+            "batch_size", "batch_bytes", "persistent_workers", "collate" or "loader".
         options: its values; those that there are on this machine if None.
         quantity: one of `quantities.QUANTITIES`; None for the one that shows most.
         repeats: of each; None for as many as suit this machine.
@@ -139,6 +140,7 @@ def _setting(arguments: dict[str, Any]) -> Setting:
 
 def _check_as_the_loader(setting: Setting) -> None:
     _one_of(LOADERS, setting.loader, "loader")
+    _one_of(COLLATES, setting.collate, "collate function")
     _one_of(
         dict.fromkeys(multiprocessing.get_all_start_methods()), setting.start_method, "start method"
     )

@@ -14,6 +14,7 @@ from typing import Any
 import labkit
 from labkit.lab.experiments.quantities import LOADERS
 from labkit.lab.machine import cores
+from labkit.lab.stacking import COLLATES
 
 __all__ = ["COMPARISONS", "Comparison", "bytes_words"]
 
@@ -98,6 +99,7 @@ COMPARISONS = {
         "time an epoch",
         {"batch_bytes": 64_000},
     ),
+    "collate": Comparison(lambda: list(COLLATES), str, "time a batch"),
     "loader": Comparison(lambda: list(LOADERS), str, "time a batch"),
 }
 """By the argument of `experiments.loading` in which the loaders differ."""

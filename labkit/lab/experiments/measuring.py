@@ -24,7 +24,16 @@ from labkit.lab.experiments.fresh import Cancelled, FreshProcesses, TookTooLong
 from labkit.lab.machine import machine
 from labkit.lab.results import DEFAULT_REPEATS, Result
 
-__all__ = ["Cancelled", "Progress", "TookTooLong", "Where", "measure", "milliseconds", "turns"]
+__all__ = [
+    "Cancelled",
+    "Progress",
+    "TookTooLong",
+    "Where",
+    "at_most",
+    "measure",
+    "milliseconds",
+    "turns",
+]
 
 SECONDS = "LABKIT_MEASURE_SECONDS"
 """An environment variable: after so many seconds no measurement begins a new round, whatever it was
@@ -85,7 +94,7 @@ def measure(
         Exception: whatever a function raises.
     """
     started = time.monotonic()
-    seconds = min(seconds, _at_most())
+    seconds = min(seconds, at_most())
     _check_counts(repeats, warmup, where)
     functions = _functions(settings, function, bool(common))
     about: dict[str, Any] = {
@@ -115,7 +124,8 @@ def measure(
     return _result(found, about)
 
 
-def _at_most() -> float:
+def at_most() -> float:
+    """After so many seconds no measurement begins a new round: what `SECONDS` says."""
     text = os.environ.get(SECONDS, "inf")
     try:
         return float(text)

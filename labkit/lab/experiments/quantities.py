@@ -7,6 +7,7 @@ says for which settings they are measured, and `experiments`.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +22,16 @@ from labkit.lab import need
 from labkit.lab.bench.timing import batch_seconds
 from labkit.lab.datasets import Payload, Waiting, Working
 from labkit.lab.experiments.measuring import Where
-from labkit.lab.resources import running
+from labkit.lab.experiments.sharing_costs import (
+    KEPT,
+    descriptors_of_kept,
+    mappings_of_kept,
+    names_in_use,
+    page_faults,
+    shared_memory_mb,
+)
+from labkit.lab.resources import running, torch_message_bytes
+from labkit.lab.stacking import COLLATES
 
 __all__ = ["LOADERS", "QUANTITIES", "Quantity", "Setting"]
 
@@ -54,6 +64,7 @@ class Setting:
         every: only one sample in so many waits and works.
         step_ms: that the consumer takes for a batch, without a core, as for a step on a device.
         dataset_bytes: that the dataset holds in memory; None for those of a few samples.
+        collate: one of `labkit.lab.stacking.COLLATES`.
     """
 
     loader: str = "labkit"
@@ -70,6 +81,7 @@ class Setting:
     every: int = 1
     step_ms: float = 0.0
     dataset_bytes: int | None = None
+    collate: str = "default"
 
     def make_loader(self, samples: int) -> Iterable[Any]:
         """A fresh loader of so many samples."""
@@ -86,6 +98,7 @@ class Setting:
             self.make_dataset(samples),
             batch_size=self.batch_size,
             num_workers=self.num_workers,
+            collate_fn=COLLATES[self.collate],
             **options,
         )
 
@@ -147,6 +160,27 @@ def _run_epoch(loader: Iterable[Any], step_ms: float) -> None:
     for _ in loader:
         if step_ms:
             time.sleep(step_ms / 1e3)
+
+
+def message_bytes(setting: Setting, seconds: float) -> float:
+    """Bytes of the message in which a batch comes from a worker; 0 without workers.
+
+    labkit's are those that its workers say they sent: the median, for a first message may introduce
+    memory that later ones only name. PyTorch's workers do not tell, so one of their messages is
+    made here.
+    """
+    if not setting.num_workers:
+        return 0.0
+    if setting.loader == "PyTorch":
+        dataset = setting.make_dataset(setting.batch_size)
+        samples = [dataset[i] for i in range(setting.batch_size)]
+        collate = COLLATES[setting.collate] or torch.utils.data.default_collate
+        return float(torch_message_bytes(samples, collate))
+    batches = 3 * _WARMUP_BATCHES * setting.num_workers
+    with labkit.trace() as trace:
+        _run_epoch(setting.make_loader(setting.batch_size * batches), step_ms=0.0)
+    sent = [span for span in trace.spans if span.layer == "send" and span.batch >= 0]
+    return statistics.median(span.message_bytes for span in sent)
 
 
 def added_memory_mb(setting: Setting, seconds: float) -> float:
@@ -223,12 +257,57 @@ _ALL = (
         of_epochs=True,
     ),
     Quantity(
+        "bytes in a message",
+        "B",
+        "How many bytes are in the message that brings a batch?",
+        message_bytes,
+        "one child",
+    ),
+    Quantity(
         "memory that the workers add",
         "MB",
         "How much memory do the workers add?",
         added_memory_mb,
         "fresh children",
         note="Memory is PSS: what n processes share counts as 1/n in each. A fork server counts.",
+    ),
+    Quantity(
+        "page faults a batch",
+        "page faults",
+        "How many page faults does a batch take?",
+        page_faults,
+        "one child",
+        note="Of the main process, which reads one byte of each page, and its workers together.",
+    ),
+    Quantity(
+        "shared memory in use",
+        "MB",
+        "How much shared memory is in use while one batch is held and others are under way?",
+        shared_memory_mb,
+        "fresh children",
+    ),
+    Quantity(
+        f"descriptors for {KEPT} kept batches",
+        "descriptors",
+        f"How many descriptors does it take to keep {KEPT} batches?",
+        descriptors_of_kept,
+        "one child",
+        warmup=1,
+    ),
+    Quantity(
+        f"mappings for {KEPT} kept batches",
+        "mappings",
+        f"How many pieces of shared memory are mapped for {KEPT} kept batches?",
+        mappings_of_kept,
+        "one child",
+        warmup=1,
+    ),
+    Quantity(
+        "names in /dev/shm",
+        "names",
+        f"How many names are in /dev/shm while {KEPT} batches are kept and others are under way?",
+        names_in_use,
+        "one child",
     ),
 )
 

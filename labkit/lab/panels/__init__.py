@@ -17,20 +17,35 @@ from typing import Any
 
 from labkit.lab import need
 from labkit.lab.doctor import sizes
-from labkit.lab.experiments import loading
+from labkit.lab.experiments import beside, loading
 from labkit.lab.experiments.comparisons import COMPARISONS, bytes_words
+from labkit.lab.experiments.first_touch import WAYS
+from labkit.lab.experiments.first_touch import first_touch as measure_first_touch
 from labkit.lab.experiments.quantities import LOADERS
+from labkit.lab.experiments.sharing_costs import KEPT
+from labkit.lab.experiments.threads_or_processes import DATASETS, WHO
+from labkit.lab.experiments.threads_or_processes import QUANTITIES as BATCH_TIMES
+from labkit.lab.experiments.threads_or_processes import (
+    threads_or_processes as measure_threads_or_processes,
+)
+from labkit.lab.machine import cores
 from labkit.lab.panels.model import Control, Panel
 
 __all__ = [
     "batch_size",
+    "beside_python",
+    "collates",
+    "first_touch",
+    "fresh_or_recycled",
     "loaders",
+    "messages",
     "panel",
     "payload",
     "persistent_workers",
     "prefetch",
     "sharing_strategies",
     "start_methods",
+    "threads_or_processes",
     "workers",
 ]
 
@@ -50,8 +65,32 @@ def start_methods() -> Panel:
 
 
 def sharing_strategies() -> Panel:
-    """What it costs to bring a batch from a worker, by sharing strategy."""
-    return panel("Compare sharing strategies", "sharing_strategy", [_batch_bytes(), _workers()])
+    """What it costs to bring a batch from a worker, by sharing strategy: time, page faults, shared
+    memory, descriptors, names.
+    """
+    quantities = (
+        "time a batch",
+        "page faults a batch",
+        "shared memory in use",
+        f"descriptors for {KEPT} kept batches",
+        f"mappings for {KEPT} kept batches",
+        "names in /dev/shm",
+    )
+    return panel(
+        "Compare sharing strategies",
+        "sharing_strategy",
+        [_quantity(quantities), _batch_bytes(), _workers()],
+    )
+
+
+def messages() -> Panel:
+    """A batch in the message, or a handle in its place: how many bytes cross, and how long."""
+    return panel(
+        "Compare messages",
+        "sharing_strategy",
+        [_quantity(("bytes in a message", "time a batch")), _batch_bytes(), _workers((1, 2))],
+        options=["copy", "arena"],
+    )
 
 
 def workers() -> Panel:
@@ -120,9 +159,70 @@ def persistent_workers() -> Panel:
     )
 
 
+def collates() -> Panel:
+    """What it brings to build a batch where it is sent from, by collate function."""
+    return panel("Compare collate functions", "collate", [_batch_bytes(), _workers((1, 2))])
+
+
+def fresh_or_recycled() -> Panel:
+    """What it brings to use shared memory again."""
+    return panel(
+        "Compare fresh memory with recycled memory",
+        "sharing_strategy",
+        [_batch_bytes(), _workers((1, 2))],
+        options=["file_descriptor", "arena"],
+    )
+
+
+def first_touch() -> Panel:
+    """What the first touch of memory costs beside the copy that is to be made."""
+    return Panel(
+        "Measure the first touch",
+        measure_first_touch,
+        labels=list(WAYS),
+        controls=[_batch_bytes()],
+        widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
+    )
+
+
 def loaders() -> Panel:
     """labkit's loader and PyTorch's, side by side."""
     return panel("Compare labkit with PyTorch", "loader", [_batch_bytes(), _workers()])
+
+
+def beside_python() -> Panel:
+    """What Python code loses beside work in another thread."""
+    several = max(2, cores())
+    return Panel(
+        "Run Python beside a thread",
+        beside.beside_python,
+        labels=[beside.ALONE, *beside.WORKS],
+        controls=[
+            Control("threads", "Threads of BLAS and torch", {"1": 1, f"{several}": several}, 1)
+        ],
+        widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
+    )
+
+
+def threads_or_processes() -> Panel:
+    """Who should load: the main process, its threads, or worker processes."""
+    step = {"none": 0.0, "5 ms of Python a batch": 5.0, "20 ms of Python a batch": 20.0}
+    methods = {name: name for name in COMPARISONS["start_method"].options()}
+    return Panel(
+        "Compare threads with processes",
+        measure_threads_or_processes,
+        labels=list(WHO),
+        controls=[
+            Control(
+                "work", "Work a sample", {name: name for name in DATASETS}, next(iter(DATASETS))
+            ),
+            _quantity(BATCH_TIMES),
+            Control("workers", "Threads or processes", {str(n): n for n in (1, 2, 4)}, 2),
+            Control("step_ms", "Step in the main thread", step, 0.0),
+            Control("start_method", "Start method", methods, next(iter(methods))),
+        ],
+        widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
+    )
 
 
 def panel(

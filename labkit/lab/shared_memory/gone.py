@@ -1,0 +1,80 @@
+"""A process sends `arange(4.)` and ends; only then is the message read. Who held the memory?
+
+Before it: notebook 05. After it: `ways`, `table`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from labkit.channel import Channel, handed_over
+from labkit.lab.shared_memory.table import Table
+from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Way, in_a_child
+from labkit.sharing import BatchPickler, loads, make_receiver, make_sender
+
+__all__ = ["read_after_the_end"]
+
+_LIMIT_S = 60.0
+_READ_SECONDS = 10.0
+
+
+def read_after_the_end(ways: Sequence[Way] = (*LABKIT, *PYTORCH)) -> Table:
+    """What is read, each way, when the process that sent it is gone.
+
+    Raises:
+        RuntimeError: the experiment did not come to its end; says what it wrote.
+    """
+    found = in_a_child(_read_each, ways, seconds=_LIMIT_S)
+    rows = [(way.label, said) for way, said in zip(ways, found, strict=True)]
+    return Table(("the sender is gone", "what is read"), rows)
+
+
+def _read_each(send: Callable[[Any], None], ways: Sequence[Way]) -> None:
+    for way in ways:
+        read = _from_labkit if way.package == "labkit" else _from_pytorch
+        try:
+            send(str(read(way.strategy).tolist()))
+        except (RuntimeError, OSError, EOFError) as error:
+            send("no connection to it" if isinstance(error, OSError) else type(error).__name__)
+
+
+def _from_labkit(strategy: str) -> torch.Tensor:
+    """By the channel, sender and receiver of a loader's worker."""
+    ours, theirs = Channel.pair()
+    with handed_over(theirs):
+        pid = os.fork()
+    if pid == 0:
+        parts, parcel = BatchPickler(make_sender(strategy)).dumps(torch.arange(4.0))
+        theirs.send(*parts, fds=parcel.fds)
+        os._exit(0)
+    theirs.close()
+    os.waitpid(pid, 0)
+    while not ours.inbox:
+        ours.read()
+    receiver = make_receiver(strategy)
+    message, fds = ours.inbox.popleft()
+    tensor: torch.Tensor = loads(message, fds, receiver).clone()
+    receiver.close(pid)
+    ours.close()
+    return tensor
+
+
+def _from_pytorch(strategy: str) -> torch.Tensor:
+    torch.multiprocessing.set_sharing_strategy(strategy)  # type: ignore[no-untyped-call]
+    context: Any = torch.multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=_put, args=(queue,))
+    process.start()
+    process.join()
+    assert multiprocessing.active_children() == []
+    tensor: torch.Tensor = queue.get(timeout=_READ_SECONDS)
+    return tensor
+
+
+def _put(queue: Any) -> None:
+    queue.put(torch.arange(4.0))

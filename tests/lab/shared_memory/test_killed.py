@@ -1,0 +1,97 @@
+"""What a kill leaves is found, drawn and removed; and what outlives its sender."""
+
+import os
+
+import psutil
+import pytest
+from matplotlib import font_manager
+
+from labkit.lab.plots.pictures import png
+from labkit.lab.shared_memory import (
+    LABKIT,
+    PYTORCH,
+    kill_main,
+    killed,
+    killed_picture,
+    read_after_the_end,
+)
+from labkit.lab.shared_memory.holdings import DEV_SHM
+from labkit.lab.shared_memory.killed import Left
+
+AFTER = {
+    "file_system": ("gone", "none", "some", "none"),
+    "arena": ("gone", "none", "none", "none"),
+    "PyTorch: file_system": ("still there", "some", "some", "some"),
+    "PyTorch: file_descriptor": ("still there", "none", "none", "none"),
+}
+
+
+@pytest.fixture
+def nothing_is_left(monkeypatch):
+    """Fails a test that leaves a manager of PyTorch's, or a name of a dead process."""
+    monkeypatch.setattr(killed.secrets, "token_hex", lambda count: "of-a-test")
+    before = names_of_the_dead()
+    yield
+    assert killed._managers("of-a-test") == []
+    assert names_of_the_dead() <= before
+
+
+def names_of_the_dead():
+    names = [name for name in os.listdir(DEV_SHM) if name.startswith("torch_")]
+    return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}
+
+
+def test_each_way_leaves_what_it_must_and_the_experiment_leaves_nothing(
+    monkeypatch, nothing_is_left
+):
+    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "0.5")  # it is watched no longer than it takes
+    found = kill_main((LABKIT[1], LABKIT[3], *PYTORCH))
+    assert {row[0]: tuple(row[1:]) for row in found.rows} == AFTER
+    names_of = {one.way.label: one.names for one in found.left}
+    assert names_of["PyTorch: file_system"] == 5  # three kept, two under way
+    assert names_of["file_system"] in (1, 2)  # the main process may have received one of them
+
+
+def test_when_it_fails_half_way_nothing_is_left_either(monkeypatch, nothing_is_left):
+    monkeypatch.setattr(killed, "_kill_each", fail_half_way)
+    with pytest.raises(RuntimeError, match="half way"):
+        kill_main(PYTORCH[:1])
+
+
+def fail_half_way(send, ways, mark, watch):
+    case = killed._started(ways[0], mark)
+    killed._wait_until_ready(case, send)
+    os.kill(case.main.pid, 9)
+    raise ValueError("half way")
+
+
+@pytest.fixture(autouse=True)
+def fonts_are_closed():
+    """matplotlib keeps the fonts open that a thread has used."""
+    yield
+    font_manager._get_font.cache_clear()
+
+
+def left(way, names, worker_s, names_s):
+    return Left(way, names, worker_s, names_s, 0, 0, watched_s=8.0)
+
+
+def test_the_picture_says_in_words_what_it_shows():
+    found = [left(LABKIT[1], 2, 0.05, 0.06), left(PYTORCH[0], 5, 4.5, None)]
+    picture = killed_picture.show(found)
+    assert "file_system: worker gone after 0.05 s; 2 names, gone after 0.06 s." in picture.sentence
+    assert "PyTorch: file_system: worker gone after 4.50 s; 5 names, gone after more than" in (
+        picture.sentence
+    )
+    assert picture.sentence in picture.alt
+    texts = {text.get_text().strip() for text in picture.figure.axes[0].texts}
+    assert texts == {"0.05", "0.06", "4.50", "still there"}
+    assert png(picture.draw(True)) != picture.png
+
+
+def test_only_what_the_sender_itself_must_hand_over_is_lost_with_it():
+    found = dict(read_after_the_end().rows)
+    value = "[0.0, 1.0, 2.0, 3.0]"
+    assert [found[way.label] for way in LABKIT] == [value] * 4
+    assert found["PyTorch: file_system"] == value
+    assert found["PyTorch: file_descriptor"] == "no connection to it"

@@ -1,0 +1,49 @@
+"""`experiments.first_touch`: measured in turns, in one thread, cancelled like any other."""
+
+import threading
+
+import pytest
+import torch
+
+from labkit.lab.experiments import Cancelled
+from labkit.lab.experiments.first_touch import WAYS, first_touch
+from labkit.lab.panels import collates, fresh_or_recycled
+from labkit.lab.panels import first_touch as panel
+
+
+def test_every_way_is_measured_and_the_bytes_are_told():
+    threads = torch.get_num_threads()
+    said, so_far = [], []
+    result = first_touch(
+        20_000, repeats=2, progress=lambda *step: said.append(step), so_far=so_far.append
+    )
+    assert result.labels == list(WAYS)
+    assert all(len(values) == 2 and min(values) > 0 for values in result.repeats.values())
+    assert result.common == so_far[0].common == {"batch_bytes": 20_000}
+    assert said[-1] == (12, 12, "done")
+    assert torch.get_num_threads() == threads
+
+
+def test_it_can_be_cancelled():
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        first_touch(1000, cancel=cancel)
+
+
+def test_no_bytes_cannot_be_touched():
+    with pytest.raises(ValueError, match="batch_bytes is 1 or more"):
+        first_touch(0)
+
+
+def test_the_panel_runs_it_with_what_was_chosen():
+    touching = panel()
+    assert touching.labels == list(WAYS)
+    result = touching.run(batch_bytes=5000, repeats=1)
+    assert result.common == {"batch_bytes": 5000}
+    assert "Not run yet" not in touching.sentence
+
+
+def test_the_other_panels_compare_what_their_titles_say():
+    assert collates().labels == ["default", "naive: torch.stack", "aware: out=empty_shared"]
+    assert fresh_or_recycled().labels == ["file_descriptor", "arena"]
