@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+import torch
 from torch.utils.data import Dataset
 
 from labkit.collate import default_collate
@@ -75,10 +76,11 @@ def in_threads(
     """`fetch(task)` of each task, in the order of the tasks.
 
     At most `ahead` tasks are handed out and not yet given. An exception of `fetch` is raised where
-    its batch would have come. When the iterator ends or is closed, no thread is left.
+    its batch would have come. When the iterator ends or is closed, no thread is left. As in a
+    worker process, torch uses one thread for a call.
     """
     handed_out: deque[Future[Batch]] = deque()
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="loads")
+    pool = ThreadPoolExecutor(threads, "loads", torch.set_num_threads, (1,))
     try:
         for task in tasks:
             handed_out.append(pool.submit(fetch, task))

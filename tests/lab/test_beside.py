@@ -11,7 +11,9 @@ import torch
 from matplotlib import font_manager
 
 from labkit.lab import panels, turns
+from labkit.lab.child import output_of
 from labkit.lab.experiments import beside
+from labkit.lab.machine import cores
 from labkit.lab.plots.pictures import png
 from labkit.lab.results import Result
 
@@ -182,3 +184,22 @@ def test_the_panel_runs_one_thread_of_blas_or_several(monkeypatch):
         assert panel.run(threads=value).labels == panel.labels
     assert asked == list(control.options.values())
     assert asked[0] == 1 < asked[1]
+
+
+THREADS_OF_A_PROCESS = """
+import sys
+import threading
+import psutil
+from labkit.lab.experiments import beside
+threads, process = int(sys.argv[1]), psutil.Process()
+before = process.num_threads() - threading.active_count()
+with beside.several_threads(threads), beside.repeating(beside.make("torch matmul"), threads):
+    print(process.num_threads() - threading.active_count() - before)
+"""
+
+
+def test_torch_takes_no_more_threads_in_another_thread_than_it_was_given():
+    """Beside those of Python there are OpenMP's; on one core it makes none."""
+    program = [sys.executable, "-c", THREADS_OF_A_PROCESS]
+    assert int(output_of([*program, "1"])) == 0
+    assert (int(output_of([*program, "2"])) > 0) == (cores() > 1)

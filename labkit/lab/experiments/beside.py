@@ -178,11 +178,20 @@ def _switch_interval(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def repeating(work: Work) -> Iterator[None]:
-    """Inside, another thread calls the work over and over."""
+def repeating(work: Work, threads: int | None = None) -> Iterator[None]:
+    """Inside, another thread calls the work over and over.
+
+    Args:
+        work: called without arguments.
+        threads: that torch may use for one call; None leaves that as it is.
+    """
     begun, done = threading.Event(), threading.Event()
 
     def repeat() -> None:
+        if threads is not None:
+            # OpenMP keeps that number for each thread that calls it. In a new one it is as many as
+            # there are cores, whatever `torch.get_num_threads()` says there.
+            torch.set_num_threads(threads)
         while not done.is_set():
             work()
             begun.set()
@@ -253,7 +262,7 @@ def _counting_ms(work: str | None, threads: int) -> float:
     """Milliseconds that the Python code takes, on the clock."""
     if work is None:
         return _clocked()
-    with several_threads(threads), repeating(make(work)):
+    with several_threads(threads), repeating(make(work), threads):
         return _clocked()
 
 
