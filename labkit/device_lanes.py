@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from typing import Any
 
 from labkit import recording
@@ -18,6 +19,8 @@ from labkit.recording import Recorder, Source
 from labkit.spans import Span
 
 __all__ = ["DeviceLanes"]
+
+_Marked = tuple[str, str, Any, Any, int]  # lane, layer, the events before and after it, batch
 
 
 class DeviceLanes:
@@ -32,7 +35,7 @@ class DeviceLanes:
         self._device = device
         self._source = source
         self._clock: tuple[Recorder, Any, float] | None = None  # whose, an event, when it was
-        self._marked: list[tuple[str, str, Any, Any, int]] = []
+        self._marked: list[_Marked] = []
 
     def mark(self, stream: Stream) -> Any:
         """An event here; None while nothing is traced."""
@@ -51,26 +54,28 @@ class DeviceLanes:
     def _begin(self, running: Recorder, device: Device, stream: Stream) -> None:
         base: Any = stream.record_event(device.timing_event())
         base.synchronize()
-        self._clock = running, base, time.monotonic()
-        marked: list[tuple[str, str, Any, Any, int]] = []
-        self._marked, at = marked, self._clock[2]
-        name, source = device.name, self._source
+        at = time.monotonic()
+        self._clock = running, base, at
+        marked: list[_Marked] = []
+        self._marked = marked
+        name, loader = device.name, self._source.serial
+        running.defer(lambda: _spans(marked, base, at, name, loader))
 
-        def spans() -> list[Span]:
-            return [
-                Span(
-                    f"{lane} ({name})",
-                    layer,
-                    at + _seconds(base, begin),
-                    at + _seconds(base, end),
-                    batch,
-                    loader=source.serial,
-                    pid=os.getpid(),
-                )
-                for lane, layer, begin, end, batch in marked
-            ]
 
-        running.defer(spans)
+def _spans(marked: list[_Marked], base: Any, at: float, device: str, loader: int) -> list[Span]:
+    """What was marked; `base` is an event that happened at the time `at`."""
+    found, lacking = [], None
+    for lane, layer, begin, end, batch in marked:
+        try:
+            times = at + _seconds(base, begin), at + _seconds(base, end)
+        except RuntimeError as error:  # it failed, or the device was closed before
+            lacking = error
+        else:
+            name = f"{lane} ({device})"
+            found.append(Span(name, layer, *times, batch, loader=loader, pid=os.getpid()))
+    if lacking is not None:
+        warnings.warn(f"The trace lacks some work of the {device}. {lacking}", stacklevel=4)
+    return found
 
 
 def _seconds(base: Any, event: Any) -> float:

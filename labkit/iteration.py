@@ -81,6 +81,11 @@ class BaseIterator:
         with step(self._source):
             return self._next()
 
+    @property
+    def source(self) -> Source:
+        """The iterator, in a trace."""
+        return self._source
+
     def _next(self) -> Any:
         """The next batch, or StopIteration."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ import copy
 import itertools
 import os
 import sys
+import threading
 import time
 import warnings
 from collections import deque
@@ -31,7 +32,7 @@ from labkit.sharing import PageLocker
 from labkit.spans import span
 from labkit.startup import Startup, prepare_start_method, resolve_context
 
-__all__ = ["MultiProcessIterator"]
+__all__ = ["MultiProcessIterator", "OneEpoch"]
 
 _GRACE_AFTER_DEATH = 0.2  # seconds: the error is to be told, and nobody wants the others' work
 
@@ -67,7 +68,8 @@ class MultiProcessIterator(BaseIterator):
             start_method=prepare_start_method(context),
         )
         self._failure: Exception | None = None
-        self._interrupted = False
+        self._interrupted = -1  # the number of the epoch that is to end
+        self._turn = threading.Lock()  # of the thread that is in `next`
         self._resume = Resume(serial=0)
         with step(self._source):
             self._pool = WorkerPool(
@@ -103,12 +105,14 @@ class MultiProcessIterator(BaseIterator):
         """Begin a new epoch with the same workers (`persistent_workers`).
 
         What is under way is finished first and dropped, so that random numbers in the workers go on
-        from the same place every time.
+        from the same place every time. A thread that is in `next` leaves it first, with
+        StopIteration.
         """
-        self._report = report
         self._resume = Resume(self._resume.serial + 1, report.epoch)
-        self._source.epoch = self._resume.serial
-        with step(self._source):
+        self._pool.interrupt()
+        with self._turn, step(self._source):
+            self._report = report
+            self._source.epoch = self._resume.serial
             for worker_id in range(self._pool.num_workers):
                 self._pool.send(worker_id, self._resume)
             try:
@@ -128,6 +132,11 @@ class MultiProcessIterator(BaseIterator):
                 self._raise_timeout(min(waiting))
 
     @property
+    def epoch_number(self) -> int:
+        """The number of the epoch that runs, from 0."""
+        return self._resume.serial
+
+    @property
     def usable(self) -> bool:
         """Whether `restart` can be called: not closed, of this process and not of one that forked
         it, and its workers not ended by Ctrl-C.
@@ -144,37 +153,49 @@ class MultiProcessIterator(BaseIterator):
         self._close_pool()
 
     def interrupt(self) -> None:
-        self._interrupted = True
+        self.interrupt_epoch(self._resume.serial)
+
+    def interrupt_epoch(self, number: int) -> None:
+        """As `interrupt`, if that epoch still runs."""
+        self._interrupted = max(self._interrupted, number)
         self._pool.interrupt()
+
+    def this_epoch(self) -> OneEpoch:
+        """The epoch that runs now, and no later one with the same workers."""
+        return OneEpoch(self, self._resume.serial)
 
     def _close_pool(self, **grace: float) -> None:
         if self._pin_thread is not None:
             self._pin_thread.close()  # first: it receives from the pool
         self._pool.close(**grace)
 
-    def _next(self) -> Any:
-        try:
-            task = self._next_task()
-        except KeyboardInterrupt:
-            # Whoever is interrupted here will hardly go on with this epoch; and as long as the
-            # traceback lives, in a notebook until the next one, it would keep the workers.
-            self.close()
-            raise
-        assert task.result is not None
-        _, data, n_samples = task.result
-        self._workers_num_tasks[task.worker_id] -= 1
-        self._hand_out()
-        if isinstance(data, WorkerException):
-            data.indices = task.index
-            data.reraise()
-        return self._give(data, n_samples)
+    def _next(self, epoch: int | None = None) -> Any:
+        """The next batch; of the epoch with that number, or StopIteration."""
+        with self._turn:
+            try:
+                task = self._next_task(self._resume.serial if epoch is None else epoch)
+            except KeyboardInterrupt:
+                # Whoever is interrupted here will hardly go on with this epoch; and as long as the
+                # traceback lives, in a notebook until the next one, it would keep the workers.
+                self.close()
+                raise
+            assert task.result is not None
+            _, data, n_samples = task.result
+            self._workers_num_tasks[task.worker_id] -= 1
+            self._hand_out()
+            if isinstance(data, WorkerException):
+                data.indices = task.index
+                data.reraise()
+            return self._give(data, n_samples)
 
-    def _next_task(self) -> _Task:
+    def _next_task(self, epoch: int) -> _Task:
         """The task whose result is to be given now; waits for it."""
         deadline: float | None = None
-        while (batch := self._next_arrived()) is None:
-            if self._interrupted:
+        while True:
+            if self._interrupted >= epoch or self._resume.serial != epoch:
                 raise StopIteration
+            if (batch := self._next_arrived()) is not None:
+                break
             if self._failure is not None:
                 raise _without_traceback(self._failure)
             if not self._tasks:
@@ -311,6 +332,38 @@ class MultiProcessIterator(BaseIterator):
             late, indices = None, None
         pid, stack = self._pool.pid(worker_id), self._pool.stack(worker_id)
         raise timed_out(self._settings.timeout, worker_id, pid, late, indices, stack)
+
+
+class OneEpoch:
+    """An epoch of persistent workers for a thread of its own, as a `Preloader` has one.
+
+    Raises:
+        RuntimeError: another epoch has begun with these workers.
+    """
+
+    def __init__(self, iterator: MultiProcessIterator, number: int) -> None:
+        self._iterator = iterator
+        self._number = number
+
+    def __iter__(self) -> OneEpoch:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            with step(self._iterator.source):
+                return self._iterator._next(self._number)
+        except StopIteration:
+            if self._iterator.epoch_number != self._number:
+                raise RuntimeError(
+                    "This epoch was ended by another one that has begun with the same persistent "
+                    "workers. Finish or close one epoch before you begin the next, or make a "
+                    "loader for each."
+                ) from None
+            raise
+
+    def interrupt(self) -> None:
+        """End a `next` that waits in another thread; nothing, if another epoch has begun."""
+        self._iterator.interrupt_epoch(self._number)
 
 
 def _without_traceback(error: Exception) -> Exception:

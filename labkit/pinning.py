@@ -133,10 +133,11 @@ def _pin(
         while not done.is_set():
             with step(source):
                 messages = [(id, _with_pinned(id, message)) for id, message in pool.receive()]
-            if messages:
-                arrived.put(messages)
+            arrived.put(messages)  # also none: the pool's `interrupt` is for all who wait
     except Exception as error:  # such as a batch that cannot be unpickled here
         arrived.put(error)
+    except BaseException as error:  # a SystemExit would end the thread without a word
+        arrived.put(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _with_pinned(worker_id: int, message: Any) -> Any:

@@ -1,7 +1,7 @@
 """The worker processes of one iterator: start them, talk with them, notice a death, end them.
 
-Before it: `multiprocess.py`, which decides who gets which task. After it: `channel.py` and
-`worker.py`.
+Before it: `multiprocess.py`, which decides who gets which task. After it: `worker_handle.py`, which
+has what belongs to one of them.
 Mirrors: torch/utils/data/dataloader.py (how `_MultiProcessingDataLoaderIter` handles processes). A
 death is an end-of-file on the worker's channel, so it is noticed at once, under every start method
 and on every thread, with no signal handler and no polling.
@@ -9,39 +9,29 @@ and on every thread, with no signal handler and no polling.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import selectors
-import signal
 import socket
-import sys
-import threading
 import time
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from typing import Any
 
-from labkit.channel import Channel, close_in_forked_children, handed_over
-from labkit.logbook import Logbook
-from labkit.messages import Printed
-from labkit.recording import Source, end_of, make_traceable
-from labkit.sharing import PageLocker, Segment, loads, make_receiver
+from labkit.channel import close_in_forked_children
+from labkit.recording import Source
+from labkit.sharing import PageLocker
 from labkit.spans import span
-from labkit.startup import Startup, starting
-from labkit.worker import STACK_SIGNAL, worker_loop
+from labkit.startup import Startup
+from labkit.worker_handle import WorkerHandle
 
 __all__ = ["Death", "WorkerPool"]
 
 # How long a worker may take to end: by itself, then after SIGTERM. Together less than 5 s.
 _GRACE_SECONDS = 2.0
 _TERMINATE_SECONDS = 1.0
-_EXIT_SECONDS = 5.0  # for a worker that has closed its channel: it is ending already
-_STACK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,10 +41,6 @@ class Death:
     pid: int
     exitcode: int | None  #: None: it has closed its channel and does not end
     batch: int  #: the last one that it began; -1 for none
-
-
-# Waits for a few channels now and then. Needs no descriptor of its own, of which none may be left.
-_WaitingSelector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class WorkerPool:
@@ -81,7 +67,7 @@ class WorkerPool:
     ) -> None:
         self.num_workers = startup.num_workers
         self._owner_pid = os.getpid()
-        self._workers: list[_WorkerHandle] = []
+        self._workers: list[WorkerHandle] = []
         # One registered selector: a wait costs the same for 1 as for 64 workers.
         self._selector = selectors.DefaultSelector()
         close_in_forked_children(self._selector)
@@ -93,7 +79,7 @@ class WorkerPool:
         try:
             for worker_id in range(startup.num_workers):
                 with span("start", batch=-1):
-                    worker = _WorkerHandle(
+                    worker = WorkerHandle(
                         worker_id, startup, context, source, with_stacks, page_locker
                     )
                 self._workers.append(worker)
@@ -163,7 +149,7 @@ class WorkerPool:
                 arrived += self._receive_from(key.data)
         return arrived
 
-    def _flush(self, worker: _WorkerHandle) -> None:
+    def _flush(self, worker: WorkerHandle) -> None:
         with worker.sending:
             try:
                 done = worker.channel.flush()
@@ -172,14 +158,15 @@ class WorkerPool:
             if done:
                 self._selector.modify(worker.channel, selectors.EVENT_READ, worker)
 
-    def _receive_from(self, worker: _WorkerHandle) -> list[tuple[int, Any]]:
+    def _receive_from(self, worker: WorkerHandle) -> list[tuple[int, Any]]:
         try:
             with span("receive", batch=-1):
                 worker.channel.read()
         except BlockingIOError:
             return []
         except EOFError:
-            self._selector.unregister(worker.channel)
+            if not self._forget(worker):
+                return []  # it was retired while this thread was on its way here
             return [
                 (worker.id, Death(worker.pid, worker.wait_for_exit(), worker.logbook.head.batch))
             ]
@@ -188,8 +175,17 @@ class WorkerPool:
     def retire(self, worker_id: int) -> None:
         """Let a worker end: it gets no more tasks. Its end will be no news."""
         worker = self._workers[worker_id]
-        self._selector.unregister(worker.channel)
+        self._forget(worker)
         worker.channel.finish()
+
+    def _forget(self, worker: WorkerHandle) -> bool:
+        """Wait for this worker no more; False if that was so before."""
+        with worker.sending:  # a `send` in another thread may be about to change what is waited for
+            try:
+                self._selector.unregister(worker.channel)
+            except KeyError:
+                return False
+            return True
 
     def stack(self, worker_id: int) -> str:
         """Where a worker is stuck: its threads' stacks as faulthandler writes them, or ""."""
@@ -221,128 +217,6 @@ class _Bell:
         self._rings.close()
 
 
-class _WorkerHandle:
-    """One worker as the main process knows it."""
-
-    def __init__(
-        self,
-        worker_id: int,
-        startup: Startup,
-        context: BaseContext,
-        source: Source,
-        with_stacks: bool,
-        page_locker: PageLocker | None,
-    ) -> None:
-        self.id = worker_id
-        self.source = source
-        self.sending = threading.Lock()
-        self.channel, theirs = Channel.pair()
-        memory = Segment.create(Logbook.NBYTES)
-        self.logbook = Logbook(memory)
-        self.logbook.head.batch = -1
-        self.stack_pipe: Connection | None = None
-        self._can_tell_stack = False
-        their_pipe: Connection | None = None
-        if with_stacks and hasattr(signal, "SIGRTMIN"):
-            self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=worker_loop,
-            args=(theirs, worker_id, startup, memory, their_pipe),
-            name=f"DataLoader worker {worker_id}",
-            daemon=True,  # ended with this process, and may not have children of its own
-        )
-        try:
-            with starting(), handed_over(theirs):
-                self.process.start()
-        except BaseException:
-            self._close_pipes()
-            raise
-        finally:
-            theirs.close()
-            memory.close()
-            if their_pipe is not None:
-                their_pipe.close()
-        assert self.process.pid is not None
-        self.pid: int = self.process.pid
-        make_traceable(self)
-        self.receiver = make_receiver(
-            startup.sharing_strategy, f"worker {worker_id} (pid {self.pid})", page_locker
-        )
-
-    def take(self) -> list[Any]:
-        """The messages that have arrived; what was printed is printed."""
-        messages = []
-        while self.channel.inbox:
-            payload, fds = self.channel.inbox.popleft()
-            with span("rebuild", batch=-1) as rebuilding:
-                message = loads(payload, fds, self.receiver)
-                rebuilding.message_bytes = len(payload)
-                if isinstance(message, tuple):
-                    rebuilding.batch = message[0]
-            if isinstance(message, Printed):
-                self._print(message)
-            else:
-                messages.append(message)
-        return messages
-
-    def _print(self, printed: Printed) -> None:
-        stream = sys.stdout if printed.stream == "stdout" else sys.stderr
-        for line in printed.text.splitlines():
-            print(f"[worker {self.id}] {line}", file=stream)
-
-    def wait_for_exit(self) -> int | None:
-        """Its exit code. The channel ends just before the process does; None if it does not."""
-        self.process.join(_EXIT_SECONDS)
-        return self.process.exitcode
-
-    def stack(self) -> str:
-        """See `WorkerPool.stack`."""
-        pipe = self.stack_pipe
-        if pipe is None:
-            return ""
-        if not self._can_tell_stack:
-            if not pipe.poll(0):
-                return ""  # not started yet: the signal would end it
-            try:
-                pipe.recv_bytes()
-            except EOFError:
-                return ""
-            self._can_tell_stack = True
-        text = b""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, STACK_SIGNAL)
-            while pipe.poll(_STACK_SECONDS) and (piece := os.read(pipe.fileno(), 1 << 16)):
-                text += piece
-        return text.decode(errors="replace")
-
-    def drain(self, deadline: float) -> None:
-        """Read until the worker's end of the channel is closed, so that nothing blocks it."""
-        # Whatever goes wrong in it, the worker is to be ended: it is not read any further then.
-        with suppress(Exception), _WaitingSelector() as selector:
-            selector.register(self.channel, selectors.EVENT_READ)
-            while selector.select(max(0.0, deadline - time.monotonic())):
-                self.channel.read()
-                self.take()  # batches that nobody wants; prints are printed
-
-    def end(self) -> None:
-        """Reap the process, by force if it must be, and close all that belongs to it."""
-        try:
-            if self.process.exitcode is None:
-                self.process.kill()
-                self.process.join(_EXIT_SECONDS)  # the system may hold it, in a dead file system
-            if self.process.exitcode is not None:
-                self.process.close()
-        finally:
-            end_of(self)
-            self.receiver.close(self.pid)
-            self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        self.channel.close()
-        if self.stack_pipe is not None:
-            self.stack_pipe.close()
-
-
 # NOTE [ How workers end ]
 #
 # 1. Each channel is ended towards the worker (`finish`). A worker that waits for a task reads an
@@ -356,7 +230,7 @@ class _WorkerHandle:
 
 
 def _close(
-    workers: list[_WorkerHandle],
+    workers: list[WorkerHandle],
     selector: selectors.BaseSelector,
     bell: _Bell,
     owner_pid: int,
@@ -383,6 +257,6 @@ def _close(
                 workers.pop().end()
 
 
-def _join(workers: list[_WorkerHandle], deadline: float) -> None:
+def _join(workers: list[WorkerHandle], deadline: float) -> None:
     for worker in workers:
         worker.process.join(max(0.0, deadline - time.monotonic()))

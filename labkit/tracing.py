@@ -95,11 +95,11 @@ class Trace:
                 lane.end_consumer()
                 found = found + lane.spans
             self._main_lanes.clear()
-            for spans in self._deferred:
-                found = found + spans()
-            self._deferred.clear()
-            self.spans = sorted(found, key=lambda span: span.start)
             self._workers_spans = []
+        for spans in self._deferred:  # they wait for a device
+            found = found + spans()
+        self._deferred.clear()
+        self.spans = sorted(found, key=lambda span: span.start)
         if self.lost:
             warnings.warn(
                 f"The trace lacks {self.lost:,} spans: workers wrote more between two batches than "
@@ -164,7 +164,8 @@ class Trace:
 
     def reorder_buffer(self, loader: int | None = None) -> Steps:
         """How many batches had come and waited for their turn, over time; see `depth`."""
-        return self._counted({"rebuild": 1, "take": -1}, loader)
+        # A stream's end comes as a result, too; its task is void then.
+        return self._counted({"rebuild": 1, "take": -1, "void": -1}, loader)
 
     def _counted(self, change: dict[str, int], loader: int | None) -> Steps:
         return _running_count([s for s in self.spans if loader in (None, s.loader)], change)

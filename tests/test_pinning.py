@@ -288,6 +288,29 @@ def test_after_a_timeout_and_the_workers_deaths_it_ends_in_time():
 
 
 @pytest.mark.usefixtures("with_accelerator")
+def test_interrupt_ends_a_next_that_waits_for_the_thread():
+    iterator = pinning(Pins(4, {0: lambda: time.sleep(600)}), num_workers=1).iterate()
+    got: list[list[Any]] = []
+    consumer = threading.Thread(target=lambda: got.append(list(iterator)))
+    consumer.start()
+    iterator.interrupt()
+    consumer.join(30)
+    assert got == [[]]
+    iterator.close()
+
+
+@pytest.mark.usefixtures("with_accelerator")
+def test_a_pin_method_that_ends_the_thread_is_told():
+    class Exits:
+        def pin_memory(self):
+            raise SystemExit(3)
+
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        list(pinning(Pins(4, {1: Exits}), num_workers=1))
+    assert not pin_threads()
+
+
+@pytest.mark.usefixtures("with_accelerator")
 def test_an_iterator_that_is_dropped_takes_its_thread_along():
     iterator = iter(pinning(Pins(100)))
     next(iterator)

@@ -7,10 +7,12 @@ then.
 
 import gc
 import itertools
+import multiprocessing
 import os
 import signal
 import threading
 import time
+import weakref
 from collections import defaultdict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +25,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, IterableDataset
 
 import labkit
-from labkit import preload
+from labkit import preload, preload_thread
 from labkit.containers import map_leaves
 from labkit.preload import Preloader
 from labkit.simulated import SimulatedDevice, SimulatedTensor
@@ -293,11 +295,11 @@ def without_waiting(monkeypatch):
 
 def without_recording_streams(monkeypatch):
     monkeypatch.setattr(SimulatedTensor, "record_stream", lambda self, stream: None)
-    monkeypatch.setattr(preload._Carrier, "_wait_for_room", lambda self: None)
+    monkeypatch.setattr(preload_thread.Carrier, "_wait_for_room", lambda self: None)
 
 
 def without_keeping_sources(monkeypatch):
-    monkeypatch.setattr(preload._Carrier, "_let_go", lambda self, most: self._sources.clear())
+    monkeypatch.setattr(preload_thread.Carrier, "_let_go", lambda self, most: self._sources.clear())
 
 
 SLOW_LINK = {"h2d_gb_per_s": 1e-3, "pageable_gb_per_s": 1e-3}  # 4 ms for a batch
@@ -469,6 +471,73 @@ def test_a_new_epoch_ends_the_one_before(device):
     assert len(list(second)) == 4
 
 
+def test_persistent_workers_stay_from_epoch_to_epoch_and_after_leaving_early():
+    loader = LOADERS["labkit, persistent"]()
+    preloader = Preloader(loader, "cpu")
+    assert len(list(preloader)) == 5
+    workers = {worker.pid for worker in multiprocessing.active_children()}
+    for _ in range(2):
+        for batch in preloader:
+            assert values(batch)[0][0] == 0
+            break
+        assert [values(batch)[0][0] for batch in preloader] == [0, 2, 4, 6, 8]
+    assert {worker.pid for worker in multiprocessing.active_children()} == workers
+    loader.close()
+
+
+def test_closing_ends_a_next_that_waits_in_another_thread(device):
+    asked, goes_on, got = threading.Event(), threading.Event(), []
+
+    def late():
+        asked.set()
+        goes_on.wait(60)
+        yield torch.ones(1)
+
+    iterator = iter(Preloader(late(), device))
+    (carrier,) = [t for t in threading.enumerate() if t.name == "preloader"]
+    consumer = threading.Thread(target=lambda: got.append(list(iterator)))
+    consumer.start()
+    asked.wait(60)
+    threading.Timer(0.2, goes_on.set).start()
+    iterator.close()
+    consumer.join(30)
+    carrier.join(30)
+    assert got == [[]]
+
+
+def test_a_forked_child_is_told_that_the_thread_is_not_there():
+    iterator = iter(Preloader([torch.ones(1)] * 50, "cpu"))
+    next(iterator)
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def child() -> None:
+        with pytest.raises(RuntimeError, match="belongs to process"):
+            next(iterator)
+        theirs.send("told")
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    theirs.close()
+    assert ours.poll(30)
+    assert ours.recv() == "told"
+    process.join()
+    iterator.close()
+
+
+def test_an_error_keeps_no_iterator_alive():
+    iterator = iter(Preloader(labkit.DataLoader(Failing(8)), "cpu"))
+    alive = weakref.ref(iterator)
+    gc.disable()
+    try:
+        with pytest.raises(LookupError):
+            for _ in iterator:
+                pass
+        del iterator
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
 def test_closing_does_not_wait_for_a_batch_that_is_not_made(device):
     class Stuck(Numbered):
         def __getitem__(self, index):
@@ -509,10 +578,13 @@ def test_ctrl_c_ends_it(device, monkeypatch):
 
     iterator = iter(Preloader(late(), device))
     (thread,) = [t for t in threading.enumerate() if t.name == "preloader"]
-    ctrl_c = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    # To the thread that waits: a signal to the timer's own would not wake it.
+    main = threading.main_thread().ident
+    ctrl_c = threading.Timer(0.2, signal.pthread_kill, [main, signal.SIGINT])
     ctrl_c.start()
     with pytest.raises(KeyboardInterrupt):
         next(iterator)
+    assert thread.is_alive()  # it was the signal that ended the wait, and not a batch
     goes_on.set()
     thread.join(10)
     ctrl_c.join()
@@ -565,3 +637,41 @@ def test_a_trace_tells_when_the_device_copied_and_computed(device):
         assert issued[batch].start <= copy.start + 1e-3
         assert copy.end <= done.start + 1e-3
         assert done.end - done.start >= 0.0039
+
+
+def test_a_trace_of_a_device_that_was_closed_keeps_what_it_knows():
+    trace = labkit.trace()
+
+    def closed_in_a_step() -> None:
+        with trace, SimulatedDevice() as device:
+            step = Step(device, seconds=30)
+            for batch in Preloader([torch.ones(1)], device):
+                step(batch)
+
+    with pytest.warns(UserWarning, match="lacks some work of the simulated device"):
+        closed_in_a_step()
+    assert [span.layer for span in trace.spans if "simulated" in span.lane] == ["copy"]
+
+
+def test_two_preloaders_over_the_same_persistent_workers_end_one_another_with_an_error(device):
+    """Neither hangs, and none gets batches of the other's epoch."""
+    loader = labkit.DataLoader(Numbered(40), num_workers=1, persistent_workers=True)
+    first, second = iter(Preloader(loader, device, 1)), iter(Preloader(loader, device, 1))
+    with pytest.raises(RuntimeError, match="another one that has begun with the same persistent"):
+        list(first)
+    assert [values(batch)[0][0] for batch in second] == list(range(40))
+    assert [values(batch)[0][0] for batch in Preloader(loader, device)] == list(range(40))
+    loader.close()
+
+
+def test_a_dropped_epoch_of_persistent_workers_does_not_end_the_next_one(device):
+    loader = labkit.DataLoader(Numbered(40), num_workers=2, persistent_workers=True)
+    abandoned = iter(Preloader(loader, device))
+    next(abandoned)
+    running = iter(Preloader(loader, device))
+    got = [values(next(running))[0][0] for _ in range(3)]
+    abandoned.close()
+    del abandoned
+    got += [values(batch)[0][0] for batch in running]
+    assert got == list(range(40))
+    loader.close()

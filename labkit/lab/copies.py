@@ -65,9 +65,13 @@ class Copies:
     def __str__(self) -> str:
         memory = "shared" if self.built_in_shared else "private"
         then = "received there" if self.is_same_memory else "copied once more"
+        # Somebody wrote the batch; what torch did not see, numpy or Python did.
+        least, seen = "", ""
+        if self.collate_bytes < self.batch_bytes:
+            least, seen = "at least ", " (that torch sees)"
         return (
-            f"collate writes {self.by_collate:.3g}× into {memory} memory, {then}: "
-            f"{self.times:.3g}× in all"
+            f"collate writes {least}{self.by_collate:.3g}×{seen} into {memory} memory, {then}: "
+            f"{least}{self.times:.3g}× in all"
         )
 
 
@@ -102,9 +106,7 @@ def follow(
         batch_bytes=batch_bytes,
         collate_bytes=written,
         built_in_shared=all(place.is_shared for place in built_in),
-        is_same_memory=all(
-            a.is_shared and a == b for a, b in zip(built_in, received_in, strict=True)
-        ),
+        is_same_memory=built_in == received_in,
     )
 
 

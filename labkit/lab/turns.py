@@ -9,10 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from labkit.lab import need
-from labkit.lab.experiments.beside import make, several_threads
+from labkit.lab.experiments.beside import several_threads
+from labkit.lab.experiments.works import make
 from labkit.lab.explain.wording import number
 from labkit.lab.plots.axis import keep_back
 from labkit.lab.plots.lettering import DPI, Pen, Type
@@ -77,7 +79,7 @@ def beside(works: Sequence[str], seconds: float = 0.08) -> list[Turns]:
     """Watch the main thread beside each of these works, which get one thread of BLAS and torch.
 
     Args:
-        works: of `labkit.lab.experiments.beside.WORKS`.
+        works: of `labkit.lab.experiments.works.WORKS`.
         seconds: for each.
 
     Raises:
@@ -91,8 +93,10 @@ def _watched(name: str, seconds: float) -> Turns:
     begun, done = threading.Event(), threading.Event()
 
     def repeat() -> None:
-        work()
-        begun.set()
+        try:
+            work()
+        finally:
+            begun.set()  # also where the work fails, or it would be waited for without end
         if name == _PYTHON:
             calls.extend(stretches(seconds))
         while not done.is_set() and name != _PYTHON:
@@ -100,14 +104,15 @@ def _watched(name: str, seconds: float) -> Turns:
             work()
             calls.append((started, time.perf_counter()))
 
-    with several_threads(1):
-        thread = threading.Thread(target=repeat, name="works")
-        thread.start()
-        begun.wait()
-        began = time.perf_counter()
-        ran = stretches(seconds)
-        done.set()
-        thread.join()
+    with several_threads(1), ThreadPoolExecutor(1, "works") as pool:
+        repeated = pool.submit(repeat)
+        try:
+            begun.wait()
+            began = time.perf_counter()
+            ran = stretches(seconds)
+        finally:  # also after a Ctrl-C
+            done.set()
+        repeated.result()
     return Turns(name, seconds, _within(ran, began, seconds), _within(calls, began, seconds))
 
 
@@ -151,7 +156,7 @@ def _draw(found: Sequence[Turns], colours: Theme) -> Figure:
     drawn = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=colours.paper)
     pen = Pen(drawn)
     pen.write(["Who has a turn"], _MARGIN, 0.12, _TITLE, colours.ink)
-    note = "Plain: the main thread runs Python code. Hatched: the other one is in a call."
+    note = "Plain: the main thread runs Python code. Hatched: the other one is in a call, or waits."
     pen.write([note], _MARGIN, 0.42, _TEXT, colours.muted)
     for place, turns in enumerate(found):
         top = _TOP + _GROUP * place

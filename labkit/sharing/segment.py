@@ -53,8 +53,10 @@ class _Mapping(mmap.mmap):
     owner_pid: int
 
     def __del__(self) -> None:
-        if self.locker is not None and os.getpid() == self.owner_pid:
-            self.locker.unlock_pages(self.address)
+        # At the interpreter's end the device, or all that is named here, may be gone already.
+        with suppress(Exception):
+            if self.locker is not None and os.getpid() == self.owner_pid:
+                self.locker.unlock_pages(self.address)
 
 
 class Segment:

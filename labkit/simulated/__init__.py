@@ -6,6 +6,8 @@
 - `tensor.py`: a tensor in its memory.
 - `memory.py`: the caching allocator; `host_memory.py`: what is page-locked on the host.
 - `streams.py`: streams and events.
+- `link.py`: what a copy between the two memories takes, and does.
+- `items.py`: what stands in a stream's queue.
 - `timeline.py`: who waits for whom, and the engines that take their time.
 """
 

@@ -9,13 +9,12 @@ happen in memory of the device's own. What is done in the wrong order gives wron
 - A copy lands, and a step reads its inputs, near the end of its time. In reality both go on all
   the while, so a race may go well; here it goes wrong every time.
 
-Before it: `preload.py`, which knows only `labkit.device.Device`. After it: `memory.py`,
-`streams.py`.
+Before it: `preload.py`, which knows only `labkit.device.Device`. After it: `link.py`,
+`memory.py`, `streams.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 import weakref
@@ -25,12 +24,13 @@ from typing import NoReturn
 
 import torch
 
-from labkit.simulated import timeline as engines
 from labkit.simulated.host_memory import HostMemory
+from labkit.simulated.items import Work
+from labkit.simulated.link import Copy, Link, check_dense
 from labkit.simulated.memory import Allocator
 from labkit.simulated.streams import SimulatedEvent, SimulatedStream
 from labkit.simulated.tensor import SimulatedTensor
-from labkit.simulated.timeline import Operation, Timeline, Work
+from labkit.simulated.timeline import COMPUTE, Operation, Timeline
 
 __all__ = ["SimulatedDevice"]
 
@@ -70,26 +70,23 @@ class SimulatedDevice:
         slow_motion: float = 1.0,
         capacity_bytes: int = 1 << 30,
     ) -> None:
-        rates = {"h2d": h2d_gb_per_s, "pageable": pageable_gb_per_s, "d2h": d2h_gb_per_s}
-        for name, rate in rates.items():
-            if not rate > 0:
-                raise ValueError(f"{name}_gb_per_s is {rate}: write a number above 0.")
         if not slow_motion > 0 or launch_us < 0 or capacity_bytes < 0:
             raise ValueError("slow_motion must be above 0; launch_us and capacity_bytes not below.")
         self.name = "simulated device"
         self.slow_motion = slow_motion
         self.on_operation: list[Callable[[Operation], None]] = []
-        self._rates, self._launch = rates, launch_us * 1e-6 * slow_motion
+        self._host = HostMemory()
+        self._link = Link(h2d_gb_per_s, pageable_gb_per_s, d2h_gb_per_s, self._host)
+        self._launch = launch_us * 1e-6 * slow_motion
         self._timeline = Timeline(_reporter(weakref.ref(self)))
         self.allocator = Allocator(capacity_bytes, self._timeline)
         self._default_stream = SimulatedStream(self._timeline, "default stream")
         self._streams = 0
         self._here = _Here()
-        self._host = HostMemory()
         weakref.finalize(self, self._timeline.end).atexit = False
 
     def __repr__(self) -> str:
-        h2d = self._rates["h2d"]
+        h2d = self._link.h2d_gb_per_s
         return f"SimulatedDevice({h2d} GB/s from pinned memory, slow_motion={self.slow_motion})"
 
     def __reduce__(self) -> NoReturn:
@@ -155,7 +152,7 @@ class SimulatedDevice:
 
     def to_device(self, tensor: torch.Tensor, non_blocking: bool = True) -> SimulatedTensor:
         """A copy of a host tensor, made on the current stream."""
-        _check_dense(tensor)
+        check_dense(tensor)
         return self.empty(tensor.shape, tensor.dtype).copy_(tensor, non_blocking)
 
     def run(
@@ -186,47 +183,22 @@ class SimulatedDevice:
         result = self.empty(shape, dtype)
         # The memory is handed on and not the tensors: work that is under way keeps none alive.
         inputs, output = [tensor.memory for tensor in tensors], result.memory
-        self._issue(
-            engines.COMPUTE, "step", seconds, lambda: _store(function(*inputs), output), name
-        )
+        self._issue(COMPUTE, "step", seconds, lambda: _store(function(*inputs), output), name)
         return result
 
     def copy_to_device(self, to: SimulatedTensor, source: torch.Tensor, non_blocking: bool) -> None:
         """What `SimulatedTensor.copy_` does."""
-        _check_dense(source)
-        if source.shape != to.shape:
-            raise ValueError(f"{tuple(source.shape)} does not fit into {tuple(to.shape)}.")
-        pinned = self.is_pinned(source)
-        host = source.detach()
-        if not host.is_contiguous() or host.is_conj() or host.is_neg() or host.dtype != to.dtype:
-            # As in PyTorch: made ready on the host first, in memory that is not pinned.
-            host, pinned = host.to(to.dtype).resolve_conj().resolve_neg().contiguous(), False
-        read = self._host.reader(host) if pinned else lambda: host
-        self._copy(engines.TO_DEVICE, to.memory, read, pinned, non_blocking)
+        self._copy(self._link.to_device(to.memory, source), non_blocking)
 
     def copy_to_host(self, source: SimulatedTensor, non_blocking: bool) -> torch.Tensor:
         """What `SimulatedTensor.to_host` does."""
-        if non_blocking:
-            host = self._host.zeros(source.shape, source.dtype)
-        else:
-            host = torch.empty(source.shape, dtype=source.dtype)
-        memory = source.memory
-        self._copy(engines.TO_HOST, host, lambda: memory, non_blocking, non_blocking)
-        return host
+        copy = self._link.to_host(source.memory, pinned=non_blocking)
+        self._copy(copy, non_blocking)
+        return copy.to
 
-    def _copy(
-        self,
-        engine: str,
-        to: torch.Tensor,
-        read: Callable[[], torch.Tensor],
-        pinned: bool,
-        non_blocking: bool,
-    ) -> None:
-        rate = self._rates["h2d" if engine == engines.TO_DEVICE else "d2h"]
-        rate = rate if pinned else min(rate, self._rates["pageable"])
-        seconds = to.nbytes / (rate * 1e9)
-        self._issue(engine, "copy", seconds, lambda: _move(read(), to), nbytes=to.nbytes)
-        if not (pinned and non_blocking):
+    def _copy(self, copy: Copy, non_blocking: bool) -> None:
+        self._issue(copy.engine, "copy", copy.seconds, copy.carry_out, nbytes=copy.to.nbytes)
+        if not (copy.pinned and non_blocking):
             self.current_stream().synchronize()
 
     def _issue(
@@ -249,15 +221,13 @@ class SimulatedDevice:
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor lies in memory that this device, or a real one, has page-locked."""
-        return self._host.is_pinned(tensor) or (
-            torch.accelerator.is_available() and tensor.is_pinned()
-        )
+        return self._host.is_pinned(tensor)
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
         """A page-locked copy; the tensor itself if it is pinned."""
         if self.is_pinned(tensor):
             return tensor
-        _check_dense(tensor)
+        check_dense(tensor)
         return self._host.zeros(tensor.shape, tensor.dtype).copy_(tensor.detach())
 
     def lock_pages(self, address: int, nbytes: int) -> bool:
@@ -329,17 +299,6 @@ def _reporter(
             listener(operation)
 
     return report
-
-
-def _check_dense(tensor: torch.Tensor) -> None:
-    kind = getattr(tensor, "layout", type(tensor).__name__)
-    if kind != torch.strided:
-        raise TypeError(f"The simulated device takes dense host tensors, and was given a {kind}.")
-
-
-def _move(source: torch.Tensor, to: torch.Tensor) -> None:
-    """Copy between contiguous tensors in one thread: PyTorch's own copy takes all cores."""
-    ctypes.memmove(to.data_ptr(), source.data_ptr(), to.nbytes)
 
 
 def _store(value: torch.Tensor | float, output: torch.Tensor) -> None:

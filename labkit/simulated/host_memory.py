@@ -52,11 +52,13 @@ class HostMemory:
         self._locked.pop(address, None)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Whether all of a tensor lies in page-locked memory."""
+        """Whether all of a tensor lies in memory that is page-locked here, or for a real device."""
         if tensor.layout is not torch.strided:
             return False
         first, extent = tensor.data_ptr(), _extent(tensor)
-        return _is_within(self._own, first, extent) or _is_within(self._locked, first, extent)
+        if _is_within(self._own, first, extent) or _is_within(self._locked, first, extent):
+            return True
+        return torch.accelerator.is_available() and tensor.is_pinned()
 
     def reader(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
         """What gives a contiguous pinned tensor's bytes when a copy runs."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from labkit.simulated.timeline import Failure, Item, Mark, Timeline, Wait
+from labkit.simulated.items import Failure, Item, Mark, Wait
+from labkit.simulated.timeline import Timeline
 
 __all__ = ["SimulatedEvent", "SimulatedStream"]
 

@@ -9,7 +9,8 @@ last one ended, or when all that it waits for did, and not when a thread woke up
 threads may sleep (nothing spins) and wake late, by a tenth of a millisecond or, on a busy machine,
 by ten: the host sees an effect that much later, and nothing that follows is late for it.
 
-Before it: `streams.py`, which issues. Reality: the queues and engines of a GPU and its driver.
+Before it: `streams.py`, which issues; `items.py`, what stands in a queue. Reality: the queues and
+engines of a GPU and its driver.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+
+from labkit.simulated.items import Failure, Item, Work
 
 if TYPE_CHECKING:
     from labkit.simulated.streams import SimulatedStream
 
-__all__ = ["ENGINES", "Engine", "Failure", "Item", "Mark", "Operation", "Timeline", "Wait", "Work"]
+__all__ = ["COMPUTE", "ENGINES", "TO_DEVICE", "TO_HOST", "Engine", "Operation", "Timeline"]
 
 TO_DEVICE, TO_HOST, COMPUTE = "H2D copy engine", "D2H copy engine", "compute engine"
 ENGINES = (TO_DEVICE, TO_HOST, COMPUTE)
@@ -237,7 +240,7 @@ class Engine:
     wake: threading.Condition
     ready: list[tuple[int, Work]] = field(default_factory=list)  #: a heap, by order of issue
     free_at: float = 0.0  #: when its last operation ended
-    _pace: dict[int, float] = field(default_factory=dict)
+    _pace: dict[int, float] = field(default_factory=dict, init=False)
 
     def expected(self, work: Work) -> float:
         """How many seconds the work's effect will take on this host, judged by one of its size."""
@@ -246,101 +249,6 @@ class Engine:
     def remember(self, work: Work, took: float) -> None:
         """Judge the next ones by this."""
         self._pace[work.size.bit_length()] = took / max(work.size, 1)
-
-
-class Failure:
-    """What went wrong on a stream, to be told once, to the first who waits for it."""
-
-    def __init__(self, what: str, error: BaseException) -> None:
-        self._what, self._error = what, error
-        self.is_reported = False
-
-    def report(self) -> None:
-        """Raise it, if nobody was told before."""
-        if not self.is_reported:
-            self.is_reported = True
-            raise RuntimeError(
-                f"On the simulated device, {self._what} failed: {type(self._error).__name__}: "
-                f"{self._error}. As on a real device, this is told to whoever waits next, "
-                "not where the work was issued; the cause is above."
-            ) from self._error
-
-
-class Item(Protocol):
-    """What stands in a stream's queue."""
-
-    issued: float
-    number: int
-
-    def pass_by(self, stream: SimulatedStream, timeline: Timeline) -> bool:
-        """Whether the stream can go on behind it; called whenever that may have changed."""
-
-
-@dataclass(eq=False)
-class Work:
-    """An operation: `seconds` of an engine, and what it does to memory near their end."""
-
-    engine: str
-    kind: str
-    seconds: float
-    action: Callable[[], object]
-    name: str
-    stream: SimulatedStream
-    nbytes: int = 0
-    issued: float = 0.0
-    number: int = 0
-    is_handed_on: bool = False
-    ready: float = 0.0  #: when an engine can begin
-    is_done: bool = False
-
-    @property
-    def size(self) -> int:
-        """What the time that its action takes depends on."""
-        return self.nbytes or 1
-
-    def pass_by(self, stream: SimulatedStream, timeline: Timeline) -> bool:
-        if not self.is_handed_on:
-            self.is_handed_on = True
-            self.ready = max(self.issued, stream.clock)
-            engine = timeline.engines[self.engine]
-            heapq.heappush(engine.ready, (self.number, self))
-            engine.wake.notify_all()
-        return self.is_done
-
-
-@dataclass(eq=False)
-class Mark:
-    """A point in a stream: what an event stands for once it is recorded."""
-
-    issued: float = 0.0
-    number: int = 0
-    passed_at: float | None = None
-    failure: Failure | None = None
-    waiting: list[SimulatedStream] = field(default_factory=list)
-
-    def pass_by(self, stream: SimulatedStream, timeline: Timeline) -> bool:
-        self.passed_at = stream.clock = max(stream.clock, self.issued)
-        self.failure = stream.failure
-        stream.passed_marks.append(self)
-        return True
-
-
-@dataclass(eq=False)
-class Wait:
-    """A stream's wait for a mark of another, whose failure then is its own too."""
-
-    mark: Mark
-    issued: float = 0.0
-    number: int = 0
-
-    def pass_by(self, stream: SimulatedStream, timeline: Timeline) -> bool:
-        if self.mark.passed_at is None:
-            if stream not in self.mark.waiting:
-                self.mark.waiting.append(stream)
-            return False
-        stream.clock = max(stream.clock, self.mark.passed_at)
-        stream.failure = self.mark.failure or stream.failure
-        return True
 
 
 def _error_of(action: Callable[[], object]) -> BaseException | None:

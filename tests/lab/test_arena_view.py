@@ -2,9 +2,12 @@
 
 import pytest
 
+import labkit
 from labkit.lab.arena_view import ArenaView
 from labkit.lab.arena_view.drawing import show
 from labkit.lab.arena_view.slots import STATES, Segment, Slot, Worker
+from labkit.lab.datasets import Payload
+from labkit.lab.resources import running
 from labkit.sharing import report
 from tests.lab.test_plots import assert_legible, fonts_are_open
 
@@ -96,12 +99,32 @@ def test_what_cannot_be_done_is_said(arena):
 
 def test_each_worker_has_an_arena_of_its_own_and_other_loaders_are_not_looked_at(arena):
     arena.take()
-    other = ArenaView(num_workers=2)
-    other.take(8)
-    assert [worker.number for worker in arena.workers()] == [0]
-    assert [worker.number for worker in other.workers()] == [0, 1]
-    other.close()
-    assert other.workers() == []
+    loader = labkit.DataLoader(Payload(100, 1000), num_workers=1, sharing_strategy="arena")
+    with running(loader) as batches:
+        next(batches)
+        assert len(report().workers) == 2
+        assert [worker.number for worker in arena.workers()] == [0]
+    two = ArenaView(num_workers=2)
+    two.take(8)
+    assert [worker.number for worker in two.workers()] == [0, 1]
+    two.close()
+    assert two.workers() == []
+
+
+def test_a_cell_that_is_run_again_leaves_one_view_with_workers_and_the_pictures(arena, buttons):
+    arena.take()
+    arena.keep()
+    picture = buttons.figure.value
+    again = ArenaView()
+    assert arena.count("kept") == 1  # nothing was taken yet
+    again.take()
+    assert len(report().workers) == again.count("in hand") == 1
+    assert buttons.figure.value == picture
+    assert (arena.kept, arena.in_hand, arena.workers()) == ([], None, [])
+    buttons.take.click()
+    assert "in hand, batch 1" in buttons.figure.value
+    assert again.workers() == []
+    assert len(report().workers) == 1
 
 
 def test_after_close_it_begins_anew(arena):

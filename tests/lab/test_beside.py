@@ -64,6 +64,29 @@ def test_another_thread_repeats_the_work_and_is_gone_afterwards():
     assert len(calls) == count
 
 
+def test_a_work_that_fails_is_told_and_not_waited_for():
+    def fail() -> None:
+        raise LookupError("no such work")
+
+    with pytest.raises(LookupError, match="no such work"), beside.repeating(fail):
+        pass
+    assert threading.active_count() == 1
+
+
+def test_what_a_work_raises_in_the_thread_is_raised_and_no_answer():
+    here = threading.get_ident()
+
+    def fails_elsewhere():
+        if threading.get_ident() != here:
+            raise LookupError("not here")
+
+    before = sys.getswitchinterval()
+    with pytest.raises(LookupError, match="not here"):
+        beside.gives_up_the_gil(fails_elsewhere)
+    assert sys.getswitchinterval() == before
+    assert threading.active_count() == 1
+
+
 def test_blas_and_torch_get_so_many_threads_and_the_old_number_back():
     threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -158,6 +181,16 @@ def test_beside_a_loop_the_main_thread_has_gaps_in_which_the_other_one_runs():
         for other_start, other_end in watched.other
     )
     assert shared < 0.01  # two threads never run Python code at the same time
+
+
+def test_a_watched_work_that_fails_is_told_and_not_waited_for(monkeypatch):
+    def fail():
+        raise LookupError("no such work")
+
+    monkeypatch.setattr(turns, "make", lambda name: fail)
+    with pytest.raises(LookupError, match="no such work"):
+        turns.beside(["sleep"])
+    assert threading.active_count() == 1
 
 
 def test_the_picture_says_what_it_shows_in_light_and_dark():

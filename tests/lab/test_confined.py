@@ -15,7 +15,7 @@ import pytest
 
 from labkit.lab import check
 from labkit.lab.exercises.confined import Place, run_in_child
-from tests.scripts import alive, run_cells
+from tests.scripts import alive, run_cells, run_script
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sessions and signals of Linux")
 
@@ -198,6 +198,33 @@ def test_ctrl_c_ends_it(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_in_child(work, seconds=60)
     assert not alive(pid_in(tmp_path / "pid"))
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    ended = run_script(
+        """
+        from labkit.lab import check
+
+        def in_order(results):
+            return iter(results)
+
+        print(check("03.reorder", in_order))
+        """,
+        tmp_path / "unguarded.py",
+    )
+    assert "can be pickled" not in ended.stdout
+    assert "if __name__ == '__main__':" in ended.stderr + ended.stdout
+
+
+def test_what_cannot_be_pickled_is_told():
+    lock = threading.Lock()
+
+    def in_order(results):
+        with lock:
+            return iter(results)
+
+    report = check("03.reorder", in_order)
+    assert report.failure.expected == "that everything it uses can be pickled"
 
 
 def test_in_a_kernel_functions_and_classes_of_cells_are_checked_and_loops_are_ended():

@@ -4,6 +4,7 @@ import ctypes
 import os
 from collections import namedtuple
 
+import numpy as np
 import pytest
 import torch
 import torch.utils.data
@@ -47,6 +48,22 @@ def test_a_batch_that_is_built_in_one_shared_memory_and_received_in_another_was_
     assert found.built_in_shared
     assert not found.is_same_memory
     assert found.times == 3  # stacked, moved by PyTorch, copied by the pickler
+
+
+@pytest.mark.parametrize("loader", [labkit.DataLoader, torch.utils.data.DataLoader])
+def test_without_a_worker_nothing_is_copied(loader):
+    found = follow(loader, SAMPLES, num_workers=0, multiprocessing_context=None)
+    assert (found.times, found.built_in_shared, found.is_same_memory) == (1, False, True)
+    assert str(found) == "collate writes 1× into private memory, received there: 1× in all"
+
+
+def test_what_torch_does_not_see_is_not_told_as_nothing():
+    def by_numpy(samples):
+        return torch.from_numpy(np.stack([sample.numpy() for sample in samples]))
+
+    found = follow(labkit.DataLoader, SAMPLES, by_numpy)
+    assert "writes at least 0× (that torch sees) into private" in str(found)
+    assert str(found).endswith("copied once more: at least 1× in all")
 
 
 def test_padding_is_written_too_and_lists_tuples_and_dicts_are_looked_into():

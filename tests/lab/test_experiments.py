@@ -22,7 +22,8 @@ from labkit.lab.experiments import Cancelled, TookTooLong, loading, measure, mil
 from labkit.lab.experiments.comparisons import COMPARISONS, bytes_words
 from labkit.lab.experiments.fresh import FreshProcesses
 from labkit.lab.experiments.measuring import turns
-from labkit.lab.experiments.quantities import LOADERS, QUANTITIES, Setting, _memory_bytes
+from labkit.lab.experiments.quantities import QUANTITIES, _memory_bytes
+from labkit.lab.experiments.setting import LOADERS, Setting
 from labkit.lab.results import Result
 from tests.lab import measured
 from tests.scripts import alive, family_of, seconds_until, started

@@ -4,8 +4,10 @@ import threading
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from labkit.lab.experiments import Cancelled
+from labkit.lab.experiments import first_touch as module
 from labkit.lab.experiments.first_touch import WAYS, first_touch
 from labkit.lab.panels import collates, fresh_or_recycled
 from labkit.lab.panels import first_touch as panel
@@ -22,6 +24,38 @@ def test_every_way_is_measured_and_the_bytes_are_told():
     assert result.common == so_far[0].common == {"batch_bytes": 20_000}
     assert said[-1] == (12, 12, "done")
     assert torch.get_num_threads() == threads
+
+
+def test_memory_used_before_has_its_turn_again_when_the_caches_have_lost_it():
+    memories = module._used_before(5000)
+    first = next(memories)
+    assert (first.nbytes, first.unique().tolist()) == (5000, [1])
+    turns = next(i for i, each in enumerate(memories, 1) if each.data_ptr() == first.data_ptr())
+    assert turns * 5000 > module._CACHE_BYTES / 2
+
+
+def test_only_the_writing_is_timed(monkeypatch):
+    clock = iter(range(1000))
+    operations = []
+
+    class Noting(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            operations.append((func._schema.name, now[0]))
+            return func(*args, **(kwargs or {}))
+
+    now = [0]
+
+    def tick():
+        now[0] = next(clock)
+        return float(now[0])
+
+    monkeypatch.setattr(module.time, "perf_counter", tick)
+    with Noting():
+        module._timed("fresh shared", False, 20_000, 0)
+    fills = [at for name, at in operations if name == "aten::fill_" and at]
+    slices = [at for name, at in operations if name == "aten::slice"]
+    assert len(fills) == len(slices) == 3
+    assert not set(fills) & set(slices)
 
 
 def test_it_can_be_cancelled():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from labkit.lab.experiments.quantities import Setting
+from labkit.lab.experiments.setting import Setting
 from labkit.lab.experiments.sharing_costs import (
     KEPT,
     descriptors_of_kept,

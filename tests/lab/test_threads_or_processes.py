@@ -2,6 +2,8 @@
 
 import os
 import threading
+import time
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -53,6 +55,17 @@ def test_each_quantity_has_its_own_measurement_and_the_torch_threads_come_back(
     value = threads_or_processes(workers=1, quantity=quantity, step_ms=5)
     assert value > 0
     assert torch.get_num_threads() == before
+
+
+def test_the_scan_of_the_libraries_is_not_in_the_time_to_the_first_batch(monkeypatch):
+    @contextmanager
+    def slowly(threads):
+        time.sleep(1)
+        yield
+
+    monkeypatch.setattr(experiment, "several_threads", slowly)
+    dataset_and_loader = "main process", "parse text in Python"
+    assert experiment._first_batch_ms(*dataset_and_loader, 1, 0.0, "fork") < 1000
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import torch
 
@@ -28,11 +29,14 @@ __all__ = ["ArenaView"]
 _ENDLESS = 1 << 30  # samples
 _BATCH_SIZE = 8
 
+_running: WeakSet[ArenaView] = WeakSet()
+
 
 class ArenaView:
     """A loop over a loader with the strategy `arena`, taken step by step.
 
-    Its workers run until `close`, or until this object is gone.
+    Its workers run until `close`, until another view takes its first batch, or until this object is
+    gone. A notebook keeps what it has shown, so a cell that is run again would else add workers.
 
     Args:
         num_workers: each has an arena of its own.
@@ -66,6 +70,9 @@ class ArenaView:
     def take(self, batches: int = 1) -> None:
         """Take so many batches; each drops the one before it, unless that was kept."""
         if self._batches is None:
+            for view in list(_running):
+                view._end()  # what it shows stays
+            _running.add(self)
             others = _names()
             self._batches = iter(self._loader)
             self._known = Known(_names() - others)
@@ -109,12 +116,16 @@ class ArenaView:
 
     def close(self) -> None:
         """Drop all and end the workers; the next `take` starts others."""
+        self._end()
+        self._say("The workers have ended, and their arenas with them.")
+
+    def _end(self) -> None:
+        _running.discard(self)
         self.kept.clear()
         self.in_hand = None
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close()  # type: ignore[attr-defined]
-        self._say("The workers have ended, and their arenas with them.")
 
     def _say(self, words: str) -> None:
         self.said = words

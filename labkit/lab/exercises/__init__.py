@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import cloudpickle
+
 from labkit.lab.exercises.confined import Ended, Place, run_in_child
 from labkit.lab.exercises.exercise import (
     Exercise,
@@ -53,9 +55,10 @@ def check(id: str, answer: Any, *, seconds: float | None = None) -> Report:
     limit = seconds or exercise.seconds
     arguments = exercise.measured()
     try:
-        ended = run_in_child(put_to_the_test, exercise.run, answer, arguments, seconds=limit)
+        cloudpickle.dumps(answer)
     except Exception as error:
         return _cannot_be_sent(exercise, error)
+    ended = run_in_child(put_to_the_test, exercise.run, answer, arguments, seconds=limit)
     return _report(exercise, answer, ended, limit)
 
 

@@ -40,9 +40,10 @@ _BROKE = (
 
 def check_reducer(answer: Reducer, trial: Trial) -> None:
     """Is the message small, is it the same memory on both sides, and does nothing stay open?"""
-    with _other_process() as other:
+    with _other_process(trial) as other:
         storage = _crosses(answer, trial, other)
         _both_sides_see_one_memory(trial, other, storage)
+        _its_own_descriptor_is_open(trial, storage)
         _views_stay_views(answer, trial, other)
         _an_empty_one_crosses(answer, trial, other)
         _nothing_stays_open(answer, trial, other)
@@ -79,6 +80,21 @@ def _crosses(answer: Reducer, trial: Trial, other: _Other) -> torch.UntypedStora
             "The function makes an UntypedStorage of as many bytes, not of as many elements.",
         )
     return storage
+
+
+def _its_own_descriptor_is_open(trial: Trial, storage: torch.UntypedStorage) -> None:
+    trial.case("the storage that was sent", "its own descriptor is still open", _BROKE)
+    fd, nbytes = storage._share_fd_cpu_()  # one that was shared by a name has moved now
+    try:
+        is_open = os.fstat(fd).st_size >= nbytes
+    except OSError:
+        is_open = False
+    if not is_open:
+        trial.fail(
+            "it is closed",
+            "What `_share_fd_cpu_()` gives is the storage's own descriptor, which it needs when it "
+            "is sent again. Only the one from `detach()` is yours.",
+        )
 
 
 def _reduced(
@@ -167,7 +183,11 @@ def _send_and_drop(answer: Reducer, trial: Trial, other: _Other, times: int) -> 
     for number in range(times):
         made = _made(other, *_reduced(answer, trial, _filled(number, 4096)))
         if isinstance(made, _Broken):
-            trial.fail(f"in the other process: {made.what}", "Was something used up?")
+            trial.fail(
+                f"in the other process: {made.what}",
+                "The sender had dropped its storage by then: what keeps the memory until it is "
+                "mapped?",
+            )
     other.ask("drop all")
 
 
@@ -192,23 +212,31 @@ class _Broken:
 class _Other:
     """This side of the other process: asks, and gets an answer."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, trial: Trial) -> None:
         self._connection = connection
+        self._trial = trial
 
     def ask(self, *question: Any) -> Any:
-        self._connection.send(question)
-        return self._connection.recv()
+        try:
+            self._connection.send(question)
+            return self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._trial.fail(
+                "the other process has ended",
+                "What your reducer gave made it end. Who touches a mapping beyond the end of its "
+                "file, for one, is killed by the system (SIGBUS).",
+            )
 
 
 @contextmanager
-def _other_process() -> Iterator[_Other]:
+def _other_process(trial: Trial) -> Iterator[_Other]:
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     theirs.close()
     try:
-        yield _Other(ours)
+        yield _Other(ours, trial)
     finally:
         process.kill()
         process.join()

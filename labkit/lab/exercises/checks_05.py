@@ -7,6 +7,8 @@ a module of its own, `checks_05_proxy`.
 from __future__ import annotations
 
 import functools
+import math
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -22,13 +24,16 @@ Load = tuple[int, int, int, int, int]
 """(batches, tensors, tensor_bytes, descriptors, shm_bytes), the arguments of the answer."""
 
 _SHM = 8 << 20
+# None so near a limit that it matters how many descriptors the loader itself takes.
 _LOADS: tuple[Load, ...] = (
     (20, 1, 1_000, 100, _SHM),
     (200, 1, 1_000, 100, _SHM),
+    (100, 1, 1_000, 100, _SHM),
     (40, 5, 1_000, 100, _SHM),
     (2, 1, 12_000_000, 100, _SHM),
     (20, 1, 1_000_000, 100, _SHM),
-    (120, 2, 100_000, 100, _SHM),
+    (60, 2, 100_000, 100, _SHM),
+    (400, 1, 1_000, 100, 1 << 20),
 )
 _NAMES = {way.strategy for way in LABKIT}
 
@@ -50,9 +55,14 @@ def _fit(
         ways = tuple(way for way in LABKIT if way.strategy != "file_system")
     tried = keep_all(ways, batches, tensors, tensor_bytes, descriptors=descriptors, shm_bytes=shm)
     fit = {name for name, outcome in tried.items() if not outcome.error}
-    if shm is None and batches * tensors * tensor_bytes < shm_bytes:
+    if shm is None and batches * tensors * _in_pages(tensor_bytes) < shm_bytes:
         fit.add("file_system")
     return fit
+
+
+def _in_pages(nbytes: int) -> int:
+    """What a file of so many bytes takes of /dev/shm."""
+    return math.ceil(nbytes / mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def _choose(answer: Callable[..., Any], trial: Trial, fitting: dict[Load, set[str]]) -> None:
@@ -76,7 +86,7 @@ def _listed(names: set[str] | frozenset[str]) -> str:
 
 
 def _about(load: Load, got: set[str] | frozenset[str], expected: set[str]) -> str:
-    batches, tensors, tensor_bytes, _, shm_bytes = load
+    batches, tensors, tensor_bytes, descriptors, shm_bytes = load
     if "copy" in expected - got:
         return "`copy` needs no shared memory: what limits it, but the time that it takes?"
     if "arena" in expected - got:
@@ -87,8 +97,14 @@ def _about(load: Load, got: set[str] | frozenset[str], expected: set[str]) -> st
     if "file_descriptor" in got - expected:
         if tensors > 1:
             return "A descriptor is open for every tensor of every kept batch, not for each batch."
+        if batches <= descriptors:
+            return "With these none is left to the loader, which opens some of its own."
         return "Each batch that is kept holds a descriptor open. How many are kept?"
     if "file_system" in got - expected:
+        if batches * tensors * tensor_bytes < shm_bytes:
+            return "Memory is given out in whole pages. How many does a small tensor take?"
+        if tensors > 1 and batches * tensor_bytes < shm_bytes:
+            return "Each batch has several tensors, and all of them lie in /dev/shm."
         if batches > 1 and tensor_bytes * tensors < shm_bytes:
             return (
                 "One batch fits. But the memory of a batch that is kept stays in /dev/shm, though "
@@ -119,8 +135,9 @@ EXERCISES = (
         (
             "`copy` and `arena` have neither limit here. For the other two: which one takes "
             "descriptors, which one room in /dev/shm, and how much for each kept tensor?",
-            "`file_descriptor` fits if `batches * tensors < descriptors`, and `file_system` if "
-            "the bytes of all kept batches together are fewer than `shm_bytes`.",
+            "`file_descriptor` fits if `batches * tensors` is less than `descriptors` with some to "
+            "spare, for the loader opens about ten. `file_system` fits if all kept tensors "
+            "together, each rounded up to whole pages, take less than `shm_bytes`.",
         ),
         _choose,
         measured=lambda: (strategies_that_fit(),),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,27 @@ __all__ = ["check_proxy"]
 
 _MOST_BYTES = 1000  # of a pickle
 _ON_CLOSING = "A memoryview of `memory.buf` that is still in use can make `memory.close()` refuse."
+_NOT_MAPPED = "the memory is not mapped any more, and no array is left"
+_STILL_MAPPED = "the memory is still mapped"
+_ARRAY_LEFT = "an array over memory that is not mapped any more"
+_TO_A_GUEST = {
+    _STILL_MAPPED: "Only the name is the owner's alone. A guest, too, lets go by `memory.close()`.",
+    _ARRAY_LEFT: "A guest, too, must drop its array: to read it would be fatal (SIGSEGV).",
+}
+_TO_THE_OWNER = {
+    _STILL_MAPPED: "`memory.unlink()` removes the name only. By what does this process let go?",
+    _ARRAY_LEFT: (
+        "Reading it would end the process with a SIGSEGV: numpy does not keep the mapping alive. "
+        "Drop the array when you let go of the memory."
+    ),
+}
 
 
 def check_proxy(answer: Callable[..., Any], trial: Trial) -> None:
     """Is the pickle small, is it the same memory there, and who removes the name?"""
     setattr(sys.modules[answer.__module__], answer.__name__, answer)  # pickle looks for it there
     resource_tracker.ensure_running()  # before the fork: one for both, or each removes names
-    with _other_process() as ask:
+    with _other_process(trial) as ask:
         _travels_without_its_bytes(answer, trial)
         for shape, dtype in (((3, 4), "int16"), ((5,), "float64")):
             _is_the_same_memory(answer, trial, ask, shape, dtype)
@@ -116,6 +131,12 @@ def _a_guest_leaves_the_name(answer: Callable[..., Any], trial: Trial, ask: Any)
         )
     if shared.array.tolist() != [0, 1, 2, 3]:
         trial.fail(shared.array, "A guest's `close()` must leave the owner's array alone.")
+    trial.case(
+        "unpickled in another process, which then calls `close()`", f"there {_NOT_MAPPED}", ""
+    )
+    left = ask("left", name)
+    if left:
+        trial.fail(left, _TO_A_GUEST.get(left, _ON_CLOSING))
     shared.memory.unlink()
 
 
@@ -129,26 +150,38 @@ def _the_owner_removes_it(answer: Callable[..., Any], trial: Trial) -> None:
             "the name is still there",
             "Nobody has removed the name, so the memory stays when all processes are gone.",
         )
-    trial.case("after `close()`", "no array is left", _ON_CLOSING)
-    if isinstance(getattr(shared, "array", None), np.ndarray):
-        trial.fail(
-            "an array over memory that is not mapped any more",
-            "Reading it would end the process with a SIGSEGV: numpy does not keep the mapping "
-            "alive. Drop the array when you let go of the memory.",
-        )
+    trial.case("the owner calls `close()`", _NOT_MAPPED, _ON_CLOSING)
+    left = _left(shared, name)
+    if left:
+        trial.fail(left, _TO_THE_OWNER[left])
+
+
+def _left(shared: Any, name: str) -> str:
+    """What this process still has after `close()`; "" if nothing."""
+    if str(DEV_SHM / name) in Path("/proc/self/maps").read_text():
+        return _STILL_MAPPED
+    return _ARRAY_LEFT if isinstance(getattr(shared, "array", None), np.ndarray) else ""
 
 
 @contextmanager
-def _other_process() -> Iterator[Callable[..., Any]]:
+def _other_process(trial: Trial) -> Iterator[Callable[..., Any]]:
     """Gives a function that asks a process, forked now, for something, and returns its answer."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=_answer, args=(theirs,))
     process.start()
+    theirs.close()
 
     def ask(*question: Any) -> Any:
-        ours.send(question)
-        return ours.recv()
+        try:
+            ours.send(question)
+            return ours.recv()
+        except (EOFError, OSError):
+            trial.fail(
+                "the other process ended",
+                "Something in it was fatal, as it is to read an array over memory that is not "
+                "mapped any more.",
+            )
 
     try:
         yield ask
@@ -177,6 +210,8 @@ def _answer(questions: Connection) -> None:
             elif verb == "close":
                 shared.close()
                 said = "closed"
+            elif verb == "left":
+                said = _left(shared, *arguments)
             else:
                 shared = None
                 said = "forgotten"

@@ -6,6 +6,7 @@ is written where. The oracle: `torch.nn.utils.rnn.pad_sequence`.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -101,10 +102,10 @@ def _about_padding(got: Any, expected: torch.Tensor, samples: list[torch.Tensor]
 
 
 def _is_built_in_place(answer: Pad, trial: Trial, sender: Sender) -> None:
-    samples = [torch.arange(n, dtype=torch.float32) for n in (500, 2000, 1500, 900)]
-    nbytes = 4 * 4 * 2000
+    samples = [torch.arange(n, dtype=torch.float32) for n in (500, 2000, 1500, 900) * 2]
+    nbytes = 4 * 8 * 2000
     trial.case(
-        f"four long sequences, {nbytes:,} bytes when padded, in a worker",
+        f"eight long sequences, {nbytes:,} bytes when padded, in a worker",
         "a batch in the memory that is sent, and nothing built elsewhere first",
         "Ask `labkit.empty_shared` for the batch's memory, and write there.",
     )
@@ -119,6 +120,24 @@ def _is_built_in_place(answer: Pad, trial: Trial, sender: Sender) -> None:
             "It is built in private memory and then copied, so the copy is still made: it has only "
             "moved. Write the sequences straight into the rows of the shared tensor.",
         )
+    with building_in(sender.allocate):
+        taken = _most_taken(lambda: answer(list(samples)))
+    if taken > nbytes // 2:
+        trial.fail(
+            f"the batch is where it should be, but numpy or Python took {taken:,} bytes as well",
+            "What they build is copied afterwards, also if torch does not see it. Only the "
+            "sequences themselves are to be written, each into its row of the shared tensor.",
+        )
+
+
+def _most_taken(function: Callable[[], Any]) -> int:
+    """Bytes of numpy's and Python's memory in use beyond those before; torch's is not counted."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def _about_place(got: torch.Tensor) -> tuple[str, str]:

@@ -127,11 +127,21 @@ def _fetches_two_at_a_time(answer: Answer, trial: Trial) -> None:
 def _hands_out_so_many(answer: Answer, trial: Trial) -> None:
     ahead, tasks = 3, range(50)
     trial.case(
-        "50 tasks, threads=3, ahead=3; one batch is taken, then two more",
+        "50 tasks, threads=3, ahead=3; one batch is taken, then two more; the first fetch takes "
+        "longest",
         "3 fetches have begun when the first batch is given, and never more than 3 ahead of it",
         _STUCK,
     )
-    fetches, taken = _Fetches(), []
+    taken: list[int] = []
+    begun_meanwhile: list[int] = []
+
+    def before(task: int) -> None:
+        if task == 0:
+            _until(functools.partial(fetches.have_begun, ahead))
+            time.sleep(_QUIET_SECONDS)  # for those that should not begin
+            begun_meanwhile.append(len(fetches.begun))
+
+    fetches = _Fetches(before)
 
     def drawn() -> Iterator[int]:
         for task in tasks:
@@ -155,6 +165,12 @@ def _hands_out_so_many(answer: Answer, trial: Trial) -> None:
                 "only when a batch is given.",
             )
     _close(batches)
+    if max(begun_meanwhile) > ahead:
+        trial.fail(
+            f"{max(begun_meanwhile)} fetches begun, the first of which had not ended yet",
+            "That is one more than `ahead`. When there are `ahead` of them, wait for the first "
+            "before you hand out another.",
+        )
 
 
 def _raises_where_the_batch_was_due(answer: Answer, trial: Trial) -> None:

@@ -67,12 +67,19 @@ class Ended:
     stack: list[Place] = field(default_factory=list)
 
 
-def run_in_child(work: Callable[..., None], *arguments: Any, seconds: float) -> Ended:
+def run_in_child(
+    work: Callable[..., None],
+    *arguments: Any,
+    seconds: float,
+    messages: list[Any] | None = None,
+) -> Ended:
     """Call `work(send, *arguments)` in a new process, and end that when it is done or late.
 
     Args:
         work: may be interrupted at any point. What it gives to `send` arrives in `messages`.
+        *arguments: for it.
         seconds: the limit, from the moment when the process has begun to work.
+        messages: a list to collect them in, for a caller that wants them even if this raises.
 
     Raises:
         Exception: what `cloudpickle` raises if it cannot pickle an argument.
@@ -84,12 +91,13 @@ def run_in_child(work: Callable[..., None], *arguments: Any, seconds: float) -> 
     pipes = [context.Pipe(duplex=False) for _ in range(3)]  # messages, output, stack
     ours, theirs = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
     process = context.Process(target=_work, args=(payload, *theirs))
+    ended = Ended(messages=[] if messages is None else messages)
     try:
         with starting():
             process.start()
         for end in theirs:
             end.close()
-        return _Listener(process, *ours).listen(seconds)
+        return _Listener(process, ended, *ours).listen(seconds)
     finally:
         if process.pid is not None:
             _end(process)
@@ -111,12 +119,17 @@ class _Listener:
     """The kernel's side: takes what comes, until the process is done or its time is up."""
 
     def __init__(
-        self, process: BaseProcess, messages: Connection, output: Connection, stack: Connection
+        self,
+        process: BaseProcess,
+        ended: Ended,
+        messages: Connection,
+        output: Connection,
+        stack: Connection,
     ) -> None:
         self._process, self._messages = process, messages
         self._output, self._stack = output, stack
         self._kept, self._more = b"", 0
-        self._ended = Ended()
+        self._ended = ended
 
     def listen(self, seconds: float) -> Ended:
         self._until_done(seconds)

@@ -1,8 +1,8 @@
 """Experiments: `measure` compares whatever you like, `loading` compares loaders.
 
-Before it: `measuring`, which takes turns and repeats; `comparisons`, what is compared, and
-`quantities`, what is measured of a loader. After it: `explain` says what a result supports, `plots`
-draws it, and `panels` lets you choose the settings.
+Before it: `measuring`, which takes turns and repeats; `setting`, a loader; `comparisons`, what is
+compared, and `quantities`, what is measured of a loader. After it: `explain` says what a result
+supports, `plots` draws it, and `panels` lets you choose the settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from labkit.arguments import check_sharing, check_workers
 from labkit.lab.doctor import sizes
 from labkit.lab.experiments.comparisons import COMPARISONS
 from labkit.lab.experiments.measuring import Cancelled, Progress, TookTooLong, measure, milliseconds
-from labkit.lab.experiments.quantities import LOADERS, QUANTITIES, Quantity, Setting
+from labkit.lab.experiments.quantities import QUANTITIES, Quantity
+from labkit.lab.experiments.setting import LOADERS, Setting
 from labkit.lab.results import Result
 from labkit.lab.stacking import COLLATES
 
@@ -57,7 +58,7 @@ def loading(
         so_far: called with the result of the rounds that there are, after each one but the last.
         cancel: once it is set, all stops.
         **arguments: what all loaders share: `workers`; `batch_bytes`, the memory of a batch (or
-            `sample_bytes`); the other fields of `labkit.lab.experiments.quantities.Setting`.
+            `sample_bytes`); the other fields of `labkit.lab.experiments.setting.Setting`.
 
     Raises:
         ValueError, TypeError: arguments that no loader takes, or that are not there on this

@@ -4,30 +4,25 @@ These are two questions. Does the work give up the GIL, the lock without which n
 code? `gives_up_the_gil` finds that out without a clock. And how much longer does Python code take
 beside it? `beside_python` measures that, and there it also matters how many cores there are.
 
-Before it: `measuring`; `decoding`, which has a work. After it: `panels`, and notebook 07.
+Before it: `measuring`; `works`, what a thread does. After it: `panels`, and notebook 07.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import math
-import os
-import pickle
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
 from labkit.lab import need
-from labkit.lab.decoding import decoded, jpeg_bytes
 from labkit.lab.experiments.measuring import Progress, Where, measure
+from labkit.lab.experiments.works import WORKS, Work, count, known, make
 from labkit.lab.explain import compare, fewest_repeats
 from labkit.lab.results import DEFAULT_REPEATS, Result
 
@@ -49,82 +44,8 @@ ALONE = "alone"
 _STEPS = 500_000  # of the Python code that is timed
 _LIMIT_S = 20.0  # of one repeat
 _PATIENCE_SECONDS = 0.3
-_READ_BYTES = 4 * 2**20
 _WAIT_SECONDS = 1e-4
 _NEVER_SECONDS = 1000.0
-
-Work = Callable[[], Any]
-
-
-def _numpy_dot() -> Work:
-    square = np.ones((400, 400))
-    return lambda: np.dot(square, square)
-
-
-def _torch_matmul() -> Work:
-    square = torch.ones(400, 400, dtype=torch.float64)
-    return lambda: torch.matmul(square, square)
-
-
-def _read_a_file() -> Work:
-    """From the page cache, since it has just been written: no disk is waited for."""
-    file = _file(_READ_BYTES)
-    return lambda: os.pread(file.fileno(), _READ_BYTES, 0)
-
-
-def _decode_a_jpeg() -> Work:
-    file = jpeg_bytes(512)
-    return lambda: decoded(file)
-
-
-def _hash_bytes() -> Work:
-    data = bytes(4 * 2**20)
-    return lambda: hashlib.sha256(data).digest()
-
-
-def _pickle_a_list() -> Work:
-    numbers = [i / 7 for i in range(600_000)]
-    return lambda: pickle.dumps(numbers)
-
-
-def _python_loop() -> Work:
-    return lambda: count(200_000)
-
-
-def count(steps: int) -> None:
-    """Python code that does nothing but run."""
-    for _ in range(steps):
-        pass
-
-
-WORKS: dict[str, Callable[[], Work]] = {
-    "sleep": lambda: lambda: time.sleep(0.01),
-    "read a file": _read_a_file,
-    "numpy dot": _numpy_dot,
-    "torch matmul": _torch_matmul,
-    "decode a JPEG": _decode_a_jpeg,
-    "hash bytes": _hash_bytes,
-    "pickle a list": _pickle_a_list,
-    "Python loop": _python_loop,
-}
-"""By name, what makes the work: a function whose one call takes some milliseconds."""
-
-
-def _file(nbytes: int) -> Any:
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the work that reads it)
-    file.write(bytes(nbytes))
-    file.flush()
-    return file
-
-
-@functools.cache
-def make(name: str) -> Work:
-    """The work of this name, made once.
-
-    Raises:
-        ValueError: there is none.
-    """
-    return WORKS[_known(name)]()
 
 
 def has_gil() -> bool:
@@ -143,6 +64,7 @@ def gives_up_the_gil(work: str | Work) -> bool:
 
     Raises:
         ValueError: there is no work of this name.
+        Exception: what the work raised.
     """
     call = make(work) if isinstance(work, str) else work
     came: list[str] = []
@@ -157,12 +79,11 @@ def gives_up_the_gil(work: str | Work) -> bool:
         came.append("the work has ended")
 
     call()  # what is imported or made at the first call does not count
-    thread = threading.Thread(target=do, name="works")
-    with _switch_interval(_NEVER_SECONDS):
-        thread.start()
+    with _switch_interval(_NEVER_SECONDS), ThreadPoolExecutor(1, "works") as pool:
+        done = pool.submit(do)
         begun.acquire()
         came.append("this thread ran")
-        thread.join()
+    done.result()
     return came[0] == "this thread ran"
 
 
@@ -184,6 +105,9 @@ def repeating(work: Work, threads: int | None = None) -> Iterator[None]:
     Args:
         work: called without arguments.
         threads: that torch may use for one call; None leaves that as it is.
+
+    Raises:
+        Exception: what the work raised, in the end.
     """
     begun, done = threading.Event(), threading.Event()
 
@@ -192,18 +116,21 @@ def repeating(work: Work, threads: int | None = None) -> Iterator[None]:
             # OpenMP keeps that number for each thread that calls it. In a new one it is as many as
             # there are cores, whatever `torch.get_num_threads()` says there.
             torch.set_num_threads(threads)
-        while not done.is_set():
-            work()
-            begun.set()
+        try:
+            while not done.is_set():
+                work()
+                begun.set()
+        finally:
+            begun.set()  # also where the work fails, or it would be waited for without end
 
-    thread = threading.Thread(target=repeat, name="works")
-    thread.start()
-    begun.wait()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(1, "works") as pool:
+        repeated = pool.submit(repeat)
+        try:
+            begun.wait()
+            yield
+        finally:
+            done.set()
+        repeated.result()
 
 
 def beside_python(
@@ -233,7 +160,7 @@ def beside_python(
     if threads < 1:
         raise ValueError(f"BLAS uses 1 thread or more, but got threads={threads!r}")
     settings: dict[str, Mapping[str, Any]]
-    settings = {ALONE: {"work": None}, **{_known(work): {"work": work} for work in works}}
+    settings = {ALONE: {"work": None}, **{known(work): {"work": work} for work in works}}
     if repeats is None:
         repeats = max(DEFAULT_REPEATS, fewest_repeats(math.comb(len(settings), 2)))
     return measure(
@@ -250,12 +177,6 @@ def beside_python(
         so_far=so_far,
         cancel=cancel,
     )
-
-
-def _known(work: str) -> str:
-    if work not in WORKS:
-        raise ValueError(f"no work {work!r}: write one of {', '.join(map(repr, WORKS))}")
-    return work
 
 
 def _counting_ms(work: str | None, threads: int) -> float:
@@ -302,7 +223,7 @@ def short_wait_ms(beside: bool, switch_ms: float = 5.0, waits: int = 20) -> floa
     with _switch_interval(switch_ms / 1e3):
         if not beside:
             return clocked()
-        with repeating(_python_loop()):
+        with repeating(make("Python loop")):
             return clocked()
 
 

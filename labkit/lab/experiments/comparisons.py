@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import labkit
-from labkit.lab.experiments.quantities import LOADERS
+from labkit.lab.experiments.setting import LOADERS
 from labkit.lab.machine import cores
 from labkit.lab.stacking import COLLATES
 

@@ -1,16 +1,21 @@
 """What it costs to touch memory for the first time, against the copy that is to be made.
 
 Only the copying, or touching, is timed; that the memory is made before and given back after is not,
-though a loader pays for that, too. Before it: `measuring`, and `labkit.sharing.Segment`, whose
-memory it is. After it: `panels.first_touch`.
+though a loader pays for that, too. What is "used before" is not what was written last: its turn
+comes again only when `_CACHE_BYTES` were written, so the caches have lost it.
+
+Before it: `measuring`, and `labkit.sharing.Segment`, whose memory it is. After it:
+`panels.first_touch`.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import mmap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +38,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 _SECONDS = 15.0  # for all rounds
 _TIMED_SECONDS = 2.5  # of those
+_CACHE_BYTES = 128 * 2**20  # well over what most last-level caches have
 
 
 def first_touch(
@@ -91,23 +97,40 @@ def _touch_ms(make: str, copies: bool, nbytes: int, seconds: float) -> float:
 
 def _timed(make: str, copies: bool, nbytes: int, seconds: float) -> float:
     source = torch.ones(nbytes, dtype=torch.uint8)
-    used_before = _memory(Segment.create, nbytes).fill_(1)
+    memories = _MEMORIES[make](nbytes)
     took, times, began = 0.0, 0, time.perf_counter()
     while times < 3 or time.perf_counter() - began < seconds:
-        if make == "used before":
-            memory = used_before
-        else:
-            create = Segment.create if make == "fresh shared" else Segment.private
-            memory = _memory(create, nbytes)
+        memory = next(memories)
+        a_byte_a_page = memory[:: mmap.PAGESIZE]
         started = time.perf_counter()
         if copies:
             memory.copy_(source)
         else:
-            memory[:: mmap.PAGESIZE] = 1
+            a_byte_a_page.fill_(1)
         took += time.perf_counter() - started
         times += 1
-        del memory  # its pages go back
+        del memory, a_byte_a_page  # its pages go back
     return took / times * 1e3
+
+
+def _fresh(create: Callable[[int], Segment], nbytes: int) -> Iterator[torch.Tensor]:
+    while True:
+        yield _memory(create, nbytes)
+
+
+def _used_before(nbytes: int) -> Iterator[torch.Tensor]:
+    pages = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    count = -(-_CACHE_BYTES // pages)
+    segment = _memory(Segment.create, count * pages).fill_(1)
+    for place in itertools.cycle(range(count)):
+        yield segment[place * pages :][:nbytes]
+
+
+_MEMORIES: dict[str, Callable[[int], Iterator[torch.Tensor]]] = {
+    "used before": _used_before,
+    "fresh shared": functools.partial(_fresh, Segment.create),
+    "fresh private": functools.partial(_fresh, Segment.private),
+}
 
 
 def _memory(create: Callable[[int], Segment], nbytes: int) -> torch.Tensor:

@@ -1,22 +1,20 @@
 """What a sharing strategy costs besides time: page faults, shared memory, descriptors, names.
 
-Before it: `resources` and `shared_memory.holdings`, which look. After it: `quantities`, which gives
-these functions their names and units.
+Before it: `setting`; `resources` and `shared_memory.holdings`, which look. After it: `quantities`,
+which gives these functions their names and units.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from labkit.lab.experiments.setting import Setting
 from labkit.lab.resources import faults_a_batch, running, shared_memory_bytes
 from labkit.lab.shared_memory.holdings import Holdings, holdings
-
-if TYPE_CHECKING:
-    from labkit.lab.experiments.quantities import Setting
 
 __all__ = [
     "KEPT",

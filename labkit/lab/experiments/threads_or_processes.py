@@ -143,7 +143,8 @@ def _first_batch_ms(
 ) -> float:
     """Milliseconds from `iter(loader)` to the first batch."""
     dataset = DATASETS[work](_BATCH_SIZE * 2 * workers)
-    started = time.perf_counter()
-    with several_threads(1), running(WHO[loader](dataset, workers, start_method)) as batches:
-        next(batches)
-        return (time.perf_counter() - started) * 1e3
+    with several_threads(1):  # which looks for the libraries, milliseconds
+        started = time.perf_counter()
+        with running(WHO[loader](dataset, workers, start_method)) as batches:
+            next(batches)
+            return (time.perf_counter() - started) * 1e3

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labkit.lab.explain.effects import NEGLIGIBLE, Effect, Verdict, compare, fewest_repeats
-from labkit.lab.explain.wording import median_interval, number, origin_words
+from labkit.lab.explain.wording import ends, is_time, median_interval, number, origin_words
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
 
@@ -19,7 +19,6 @@ __all__ = ["NEGLIGIBLE", "Effect", "Verdict", "compare", "fewest_repeats", "pred
 
 _CLOSE = 1.1  # a prediction so far from the interval is as good as in it
 _WIDE = 1.3  # an interval that reaches so far may hide what anybody would notice
-_TIME_UNITS = {"s", "ms", "µs", "μs", "us", "ns", "min"}
 
 
 def sentence(
@@ -77,12 +76,12 @@ def predicted(result: Result, prediction: Prediction) -> str:
 
 
 def _fastest_predicted(result: Result, effects: Sequence[Effect]) -> str:
-    said, best = effects[0].baseline, "fastest" if _is_time(result) else "lowest"
+    said, best = effects[0].baseline, ends(result)[0]
     ahead = [effect.label for effect in effects if effect.verdict == "less"]
     level = [effect.label for effect in effects if effect.verdict in ("none", "slight")]
     if ahead:
         was = "was" if len(ahead) == 1 else "were"
-        better = "faster" if _is_time(result) else "lower"
+        better = "faster" if is_time(result) else "lower"
         return f"You expected {said} to be the {best}, but {_listed(ahead)} {was} {better}."
     if level:
         return (
@@ -139,7 +138,8 @@ def _too_few(result: Result, effects: Sequence[Effect]) -> str:
 def _repeats_wanted(effects: Sequence[Effect]) -> str:
     pairs = min(effect.pairs for effect in effects)
     said = f"{pairs} repeats are" if pairs > 1 else "a single repeat is"
-    return f"{said} too few, measure {fewest_repeats(effects[0].comparisons)} or more"
+    wanted = fewest_repeats(effects[0].comparisons)
+    return f"{said} too few, measure {wanted} or more (raise `seconds` if they do not fit)"
 
 
 def _pair(result: Result, effect: Effect) -> str:
@@ -164,7 +164,7 @@ def _several(result: Result, effects: Sequence[Effect]) -> str:
             found.append(f"{effect.label}: {said}, {_size(result, effect)} {shown}")
     pairs = sorted({effect.pairs for effect in effects})
     n = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-    lead = "" if _is_time(result) else f"{result.quantity}, "
+    lead = "" if is_time(result) else f"{result.quantity}, "
     said = f"{lead}compared with {effects[0].baseline}: {'; '.join(found)}."
     return (
         f"{_capitalised(said)} In brackets 95% intervals, for the {len(effects)} comparisons "
@@ -176,7 +176,7 @@ def _claim(result: Result, effect: Effect) -> str:
     if effect.scale == "difference":
         said = f"{number(effect.size)} {result.unit} more with {effect.label}"
         return _capitalised(f"{result.quantity}: {said} than with {effect.baseline}")
-    if _is_time(result):
+    if is_time(result):
         return f"{effect.label} {_times(result, effect)} as {effect.baseline}"
     said = f"{_factor(effect.size)} times as much with {effect.label} as with {effect.baseline}"
     return _capitalised(f"{result.quantity}: {said}")
@@ -187,7 +187,7 @@ def _times(result: Result, effect: Effect) -> str:
     if effect.scale == "difference":
         way = "more" if effect.size > 0 else "less"
         return f"{number(abs(effect.size))} {result.unit} {way}"
-    if _is_time(result):
+    if is_time(result):
         return f"took {_factor(effect.size)} times as long"
     return f"{_factor(effect.size)} times as much"
 
@@ -247,7 +247,3 @@ def _listed(labels: Sequence[str]) -> str:
 
 def _capitalised(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _is_time(result: Result) -> bool:
-    return result.unit.partition(" ")[0] in _TIME_UNITS

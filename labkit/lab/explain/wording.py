@@ -14,7 +14,10 @@ from labkit.lab.results import Origin, Result
 
 __all__ = [
     "Interval",
+    "amount",
     "duration",
+    "ends",
+    "is_time",
     "machine_words",
     "median_interval",
     "number",
@@ -22,6 +25,7 @@ __all__ = [
     "settings_words",
 ]
 
+_TIME_UNITS = {"s", "ms", "µs", "μs", "us", "ns", "min"}
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -34,6 +38,22 @@ def number(value: float) -> str:
     if -5 < power < 6:
         return f"{value:,.{max(0, 2 - power)}f}"
     return f"{digits}×10{str(power).translate(_SUPERSCRIPTS)}"
+
+
+def is_time(result: Result) -> bool:
+    """Whether the quantity is a time, of which the least is the fastest."""
+    return result.unit.partition(" ")[0] in _TIME_UNITS
+
+
+def ends(result: Result) -> tuple[str, str]:
+    """What the settings with the least and with the most are called."""
+    return ("fastest", "slowest") if is_time(result) else ("lowest", "highest")
+
+
+def amount(result: Result) -> str:
+    """The quantity with its unit: "time a batch in ms"; a count has its unit in its name."""
+    named = result.unit in result.quantity or result.unit == "B"
+    return result.quantity if named else f"{result.quantity} in {result.unit}"
 
 
 def duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from labkit.lab.experiments import beside, loading
 from labkit.lab.experiments.comparisons import COMPARISONS, bytes_words
 from labkit.lab.experiments.first_touch import WAYS
 from labkit.lab.experiments.first_touch import first_touch as measure_first_touch
-from labkit.lab.experiments.quantities import LOADERS
+from labkit.lab.experiments.setting import LOADERS
 from labkit.lab.experiments.sharing_costs import KEPT
 from labkit.lab.experiments.threads_or_processes import DATASETS, WHO
 from labkit.lab.experiments.threads_or_processes import QUANTITIES as BATCH_TIMES

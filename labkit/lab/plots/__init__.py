@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from labkit.lab import need
 from labkit.lab.explain import sentence
-from labkit.lab.explain.wording import machine_words, median_interval, number, origin_words
+from labkit.lab.explain.wording import (
+    amount,
+    ends,
+    machine_words,
+    median_interval,
+    number,
+    origin_words,
+)
 from labkit.lab.plots.axis import axis_for, keep_back, tick
 from labkit.lab.plots.lettering import DPI, Pen, Type, shortened, width_inches, wrapped
 from labkit.lab.plots.page import AXIS_NAME, DOTS, MARGIN, MEDIAN, NOTE, WIDTH, Page
@@ -82,7 +89,7 @@ def alt_text(result: Result, prediction: Prediction | None = None) -> str:
     _check(result, prediction)
     axis = axis_for(_values(result, prediction))
     parts = [
-        f"{result.question} Dot plot of {result.quantity} in {result.unit}, less is better, "
+        f"{result.question} Dot plot of {amount(result)}, less is better, "
         f"{'logarithmic axis' if axis.is_log else 'axis'} from {tick(axis.low)} to "
         f"{tick(axis.high)}, a row for each setting."
     ]
@@ -94,18 +101,19 @@ def alt_text(result: Result, prediction: Prediction | None = None) -> str:
             found += "one repeat."
         parts.append(found)
     if prediction is not None:
-        parts.append(_in_words(prediction))
+        parts.append(_in_words(result, prediction))
     parts.append(f"{origin_words(result)}: {machine_words(result.machine)}.")
     return " ".join(parts)
 
 
-def _in_words(prediction: Prediction) -> str:
+def _in_words(result: Result, prediction: Prediction) -> str:
     fastest, factor = prediction.fastest, prediction.factor
+    least, most = ends(result)
     if factor is None:
-        return f"You predicted: {fastest} is the fastest."
+        return f"You predicted: {fastest} is the {least}."
     if factor == 1:
         return "You predicted: no difference."
-    return f"You predicted: {fastest} is the fastest, and the slowest {tick(factor)} times that."
+    return f"You predicted: {fastest} is the {least}, and the {most} {tick(factor)} times that."
 
 
 def _check(result: Result, prediction: Prediction | None) -> None:
@@ -145,7 +153,7 @@ def _axes(drawn: Figure, page: Page, result: Result, prediction: Prediction | No
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axes.grid(axis="x", color=colours.grid, linewidth=0.8)
     keep_back(axes, colours, ["bottom"])
-    name = f"{result.quantity} in {result.unit}, less is better"
+    name = f"{amount(result)}, less is better"
     name += " (logarithmic: equal steps are equal factors)" if axis.is_log else ""
     line = shortened(wrapped(name, WIDTH - 2 * MARGIN, AXIS_NAME), 1)[0]
     left = min(page.left, WIDTH - MARGIN - width_inches(line, AXIS_NAME))
@@ -194,10 +202,11 @@ def _draw_prediction(
 ) -> None:
     """Which row was thought to be the fastest, and where the slowest would be then."""
     colour, factor = page.theme.prediction, prediction.factor
+    least, most = ends(result)
     row = result.labels.index(prediction.fastest)
     if factor != 1:
         at = result.median(prediction.fastest), page.rows[row] + DOTS + _HALF + 0.06
-        words = "◆ you predicted: this is the fastest"
+        words = f"◆ you predicted: this is the {least}"
         _write_at(axes, pen, page, at, words, NOTE, colour, page.behind(row))
     slowest = _predicted_slowest(result, prediction)
     if factor is None or slowest is None:
@@ -207,7 +216,7 @@ def _draw_prediction(
     for start, end in ((top, gap[0]), (gap[1], page.body)):
         axes.plot([slowest] * 2, [start, end], color=colour, linestyle="--", zorder=2.5)
     axes.plot([slowest], [top], marker="D", color=colour, markersize=5, clip_on=False)
-    words = f"you predicted: the slowest here, {tick(factor)}× the fastest"
+    words = f"you predicted: the {most} here, {tick(factor)}× the {least}"
     if factor == 1:
         words = "you predicted: all here, no difference"
     _write_at(axes, pen, page, (slowest, 0), words, NOTE, colour, page.theme.paper)

@@ -96,7 +96,7 @@ def watch(nbytes: int | None = None) -> Put:
         process.close()
         ours.close()
         queue.close()
-        queue.join_thread()
+        queue.cancel_join_thread()  # what nobody received would be waited for
 
 
 def _receive(queue: Any, report: Connection) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ _NAME = re.compile(r"labkit-\d+-(\d+)-(\d+)-[0-9a-f]+|torch_(\d+)_\d+_\d+")
 class Holdings:
     """What is held; the difference of two of them is what came on top."""
 
-    descriptors: int  #: open in this process
+    descriptors: int  #: of memfds and of files in /dev/shm, open in this process
     mappings: int  #: of memfds and of files in /dev/shm, in this process
     names: int  #: in /dev/shm, made by this process and those that it started, or left to them
 
@@ -45,7 +45,14 @@ def holdings() -> Holdings:
     with open("/proc/self/maps") as maps:
         paths = (line.split(maxsplit=5)[5:] for line in maps)
         mappings = sum(path[0].startswith(_SHARED) for path in paths if path)
-    return Holdings(len(os.listdir("/proc/self/fd")) - 1, mappings, len(names_of(family)))
+    descriptors = sum(path.startswith(_SHARED) for path in _open_files())
+    return Holdings(descriptors, mappings, len(names_of(family)))
+
+
+def _open_files() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the listing itself, and what another thread has closed
+            yield os.readlink(f"/proc/self/fd/{number}")
 
 
 def names_of(pids: Collection[int]) -> list[str]:

@@ -4,12 +4,12 @@ For each way, a main process loads some batches, keeps them, and lets its worker
 handed out ahead. Then it is killed: alone, or with its worker and PyTorch's manager of names. All
 cases run side by side in one child. What is left is removed in the end, whatever happens.
 
-Before it: notebook 05. After it: `killed_picture`, which draws it.
+Before it: notebook 05; `main_processes`, which are killed. After it: `killed_picture`, which draws
+it.
 """
 
 from __future__ import annotations
 
-import mmap
 import multiprocessing
 import os
 import secrets
@@ -17,30 +17,29 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from labkit.lab import need
 from labkit.lab.experiments.measuring import at_most
 from labkit.lab.shared_memory.holdings import names_of, remove_names
+from labkit.lab.shared_memory.main_processes import (
+    BATCH_BYTES,
+    MARK,
+    START_SECONDS,
+    Case,
+    end_managers,
+    managers,
+    started,
+    wait_until_ready,
+)
 from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Bundles, Way, in_a_child
+from labkit.sharing.names import remove_orphans
 
 __all__ = ["Killed", "Left", "kill_main"]
 
-_KEPT = 3
-_UNDER_WAY = 2
-_LOOKS, _LOOK_SECONDS = 5, 0.03  # that must agree before all is at rest
-_START_SECONDS = 60.0
-_TIDY_SECONDS = 5.0
 _SOON_SECONDS = 3.0
 _WATCH_SECONDS = 8.0
-_BYTES = 100_000  # of a batch
-_MARK = "LABKIT_KILLED_BY_THE_LAB"  # in the environment of what a main process starts
-_MANAGER = "torch_shm_manag"  # the system cuts names after so many letters
 
 
 @dataclass(frozen=True)
@@ -95,48 +94,39 @@ def kill_main(ways: Sequence[Way] = (*LABKIT, *PYTORCH)) -> Killed:
     """
     mark = secrets.token_hex(8)
     watch = _SOON_SECONDS + 0.1 if at_most() < _WATCH_SECONDS else _WATCH_SECONDS
-    limit = 2 * _START_SECONDS + watch
+    limit = 2 * START_SECONDS + watch
 
     def tidy(messages: list[Any]) -> None:
-        _end_managers(mark)
+        end_managers(mark)
+        remove_orphans()  # also of those that were ended before they had told their process ids
         remove_names([pid for message in messages if isinstance(message, list) for pid in message])
 
     *_, left = in_a_child(_kill_each, ways, mark, watch, seconds=limit, tidy=tidy)
     soon = f"after {_SOON_SECONDS:g} s"
-    heading = ("kill -9", f"worker {soon}", f"names {soon}", "all killed: names", "a loader later")
+    heading = (
+        "kill -9",
+        f"worker {soon}",
+        f"names {soon}",
+        "all killed: names",
+        "after the next loader",
+    )
     return Killed(heading, [(one.way.label, *one.words) for one in left], left)
 
 
-@dataclass
-class _Case:
-    """A main process, what belongs to it, and what was seen since it was killed."""
-
-    way: Way
-    main: Any
-    ready: Connection
-    mark: str
-    pids: list[int]
-    workers: list[Any] = field(default_factory=list)  # psutil.Process
-    killed: float = 0.0
-    names: int = 0
-    worker_s: float | None = None
-    names_s: float | None = None
-
-
 def _kill_each(send: Callable[[Any], None], ways: Sequence[Way], mark: str, watch: float) -> None:
-    os.environ[_MARK] = mark
-    cases: list[_Case] = []
+    os.environ[MARK] = mark
+    cases: list[Case] = []
     try:
-        with_all = [_started(way, f"{mark}-all-{n}") for n, way in enumerate(ways)]
+        with_all = [started(way, f"{mark}-all-{n}") for n, way in enumerate(ways)]
         cases += with_all
         for case in with_all:
-            _wait_until_ready(case, send)
-            _kill(case, [case.main, *case.workers, *_managers(case.mark)])
+            wait_until_ready(case, send)
+            _kill(case, [case.main, *case.workers, *managers(case.mark)])
         by_all = [len(names_of(case.pids)) for case in with_all]
-        alone = [_started(way, f"{mark}-alone-{n}") for n, way in enumerate(ways)]
+        alone = [started(way, f"{mark}-alone-{n}") for n, way in enumerate(ways)]
         cases += alone
         for number, case in enumerate(alone):
-            _wait_until_ready(case, send, meanwhile=alone[:number])
+            wait_until_ready(case, send, meanwhile=alone[:number])
             _kill(case, [case.main])  # at once: how long its worker has waited matters
         _watch(alone, watch)
         _load_another(ways)
@@ -148,7 +138,7 @@ def _kill_each(send: Callable[[Any], None], ways: Sequence[Way], mark: str, watc
             case.main.kill()
 
 
-def _left(case: _Case, by_all: int, to_next: int, watched_s: float) -> Left:
+def _left(case: Case, by_all: int, to_next: int, watched_s: float) -> Left:
     return Left(
         way=case.way,
         names=case.names,
@@ -160,66 +150,7 @@ def _left(case: _Case, by_all: int, to_next: int, watched_s: float) -> Left:
     )
 
 
-def _started(way: Way, mark: str) -> _Case:
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    main = context.Process(target=_main, args=(way, mark, theirs))
-    main.start()
-    theirs.close()
-    return _Case(way, main, ours, mark, [main.pid or 0])
-
-
-def _main(way: Way, mark: str, ready: Connection) -> None:
-    """A main process: it keeps some batches, and its worker has nothing more to do."""
-    os.environ[_MARK] = mark
-    dataset = _Counted(1000, tensor_bytes=_BYTES)
-    batches = iter(way.loader(dataset, batch_size=1, prefetch_factor=_UNDER_WAY))
-    kept = [next(batches) for _ in range(_KEPT)]
-    workers = [worker.pid for worker in multiprocessing.active_children() if worker.pid]
-    names: list[int] = []
-    while len(names) < _LOOKS or len(set(names[-_LOOKS:])) > 1:
-        if dataset.given == _KEPT + _UNDER_WAY:
-            names.append(len(names_of([os.getpid(), *workers])))
-        time.sleep(_LOOK_SECONDS)
-    ready.send(workers)
-    signal.pause()
-    del kept
-
-
-class _Counted(Bundles):
-    """Samples of which the process that forked a worker knows how many it has made."""
-
-    def __init__(self, length: int, tensor_bytes: int) -> None:
-        super().__init__(length, tensor_bytes=tensor_bytes)
-        self._given = mmap.mmap(-1, 1)  # shared with forked processes
-
-    def __getitem__(self, index: int) -> list[torch.Tensor]:
-        self._given[0] += 1
-        return super().__getitem__(index)
-
-    @property
-    def given(self) -> int:
-        """How many were made so far."""
-        return self._given[0]
-
-
-def _wait_until_ready(
-    case: _Case, send: Callable[[Any], None], meanwhile: Sequence[_Case] = ()
-) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not case.ready.poll(0.01):
-        for killed in meanwhile:
-            _look(killed)
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{case.way.label}: no batches after {_START_SECONDS:g} s")
-    workers = case.ready.recv()
-    case.ready.close()
-    case.pids += workers
-    case.workers = [need("psutil").Process(pid) for pid in workers]
-    send(case.pids)
-
-
-def _kill(case: _Case, processes: Sequence[Any]) -> None:
+def _kill(case: Case, processes: Sequence[Any]) -> None:
     """Kill these at the same time: they are stopped first, so that none sees another's end."""
     case.names = len(names_of(case.pids))
     for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -228,30 +159,14 @@ def _kill(case: _Case, processes: Sequence[Any]) -> None:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, number)
     case.main.join()
-    _look(case)
+    case.look()
 
 
-def _watch(cases: Sequence[_Case], seconds: float) -> None:
+def _watch(cases: Sequence[Case], seconds: float) -> None:
     """Note when workers and names are gone."""
     end = max(case.killed for case in cases) + seconds
-    while time.monotonic() < end and sum(map(_look, cases)) < len(cases):
+    while time.monotonic() < end and sum(case.look() for case in cases) < len(cases):
         time.sleep(0.01)
-
-
-def _look(case: _Case) -> bool:
-    """Note what is gone; whether all is."""
-    if case.worker_s is None and not any(map(_is_alive, case.workers)):
-        case.worker_s = time.monotonic() - case.killed
-    if case.names_s is None and not names_of(case.pids):
-        case.names_s = time.monotonic() - case.killed
-    return case.worker_s is not None and case.names_s is not None
-
-
-def _is_alive(process: Any) -> bool:
-    psutil = need("psutil")
-    with suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False
 
 
 def _load_another(ways: Sequence[Way]) -> None:
@@ -265,30 +180,5 @@ def _load_another(ways: Sequence[Way]) -> None:
 
 
 def _load_two(way: Way) -> None:
-    for _ in way.loader(Bundles(2, tensor_bytes=_BYTES), batch_size=1):
+    for _ in way.loader(Bundles(2, tensor_bytes=BATCH_BYTES), batch_size=1):
         pass
-
-
-def _end_managers(mark: str) -> None:
-    psutil = need("psutil")
-    managers = _managers(mark)
-    for process in managers:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(managers, timeout=_TIDY_SECONDS)
-
-
-def _managers(mark: str) -> list[Any]:
-    """PyTorch's managers of names: in sessions of their own, but with their starter's
-    environment.
-    """
-    psutil = need("psutil")
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            marked = process.name().startswith(_MANAGER) and process.environ().get(_MARK, "")
-            if marked and (marked == mark or marked.startswith(f"{mark}-")):
-                found.append(process)
-    return found

@@ -86,10 +86,13 @@ def in_a_child(
     Raises:
         RuntimeError: it did not come to its end in time; says what it wrote.
     """
-    ended = run_in_child(work, *arguments, seconds=seconds)
-    if tidy is not None:
-        tidy(ended.messages)
+    messages: list[Any] = []
+    try:
+        ended = run_in_child(work, *arguments, seconds=seconds, messages=messages)
+    finally:
+        if tidy is not None:
+            tidy(messages)
     if ended.how != "finished":
         how = f"was not done after {seconds:g} s" if ended.how == "time limit" else "died"
         raise RuntimeError(f"an experiment's process {how}. It wrote: {ended.printed or 'nothing'}")
-    return ended.messages
+    return messages

@@ -1,9 +1,11 @@
 """Answers to the exercises of notebook 04."""
 
 import os
+import pickle
 import tempfile
 from multiprocessing.reduction import DupFd
 
+import numpy as np
 import torch
 from torch.multiprocessing import reductions
 
@@ -21,6 +23,19 @@ def by_identity(tensors):
         if not any(tensor is earlier for earlier in tensors[:place]):
             total += len(tensor.untyped_storage())
     return total
+
+
+def by_numpy(tensors):
+    sizes = {id(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return np.sum(list(sizes.values()), dtype=np.int64)
+
+
+def the_whole_message(tensors):
+    return len(pickle.dumps(tensors))
+
+
+def a_little_more(tensors):
+    return over_a_dict(tensors) + 100 * len(tensors)
 
 
 def what_is_seen(tensors):
@@ -113,6 +128,15 @@ def left_open(dup_fd, nbytes):
     return torch.UntypedStorage._new_shared_fd_cpu(dup_fd.detach(), nbytes)
 
 
+def closes_its_own(storage):
+    fd, nbytes = storage._share_fd_cpu_()
+    if not nbytes:
+        return empty, ()
+    handle = DupFd(fd)
+    os.close(fd)
+    return mapped, (handle, nbytes)
+
+
 def never_closed(storage):
     function, arguments = by_descriptor(storage)
     return (left_open if arguments else function), arguments
@@ -133,18 +157,39 @@ def only_once(storage):
     return by_descriptor(storage)
 
 
+def by_name(manager, name, nbytes):
+    return torch.UntypedStorage._new_shared_filename_cpu(manager, name, nbytes)
+
+
+def a_name_that_nobody_keeps(storage):
+    if not storage.nbytes():
+        return empty, ()
+    return by_name, storage._share_filename_cpu_()
+
+
+def ends(dup_fd, nbytes):
+    os._exit(1)
+
+
+def ends_the_other_process(storage):
+    _, arguments = by_descriptor(storage)
+    return ends, arguments
+
+
 def an_open_file(storage):
     return mapped, (open(os.devnull), storage.nbytes())
 
 
 RIGHT = {
-    "04.pickled_bytes": [over_a_dict, by_identity],
+    "04.pickled_bytes": [over_a_dict, by_identity, by_numpy],
     "04.reduce_storage": [by_descriptor, as_pytorch_does],
 }
 WRONG = {
     "04.pickled_bytes": [
         (what_is_seen, "A view brings its whole storage, all that"),
-        (four_bytes_each, "How many bytes has an element?"),
+        (four_bytes_each, "`[batch.double()]`"),
+        (the_whole_message, "That is the whole message"),
+        (a_little_more, "1,200,100 bytes"),
         (every_tensor, "The second one is the *same object*"),
         (every_storage, "Two views of one storage: plain pickle writes"),
         (of_the_first, "Nothing is pickled"),
@@ -156,7 +201,10 @@ WRONG = {
         (number_of_the_descriptor, "does not, unless the descriptor itself is handed over"),
         (a_copy_in_a_file, "There are two memories now"),
         (no_case_for_empty, "there is nothing to map"),
+        (closes_its_own, "is the storage's own descriptor"),
         (never_closed, "it is yours to close once the storage is made"),
+        (a_name_that_nobody_keeps, "what keeps the memory until it is mapped?"),
+        (ends_the_other_process, "the other process has ended"),
         (typed, "makes an UntypedStorage of as many bytes"),
         (only_once, "Each message made a memory of its own"),
         (an_open_file, "The arguments are pickled in turn"),

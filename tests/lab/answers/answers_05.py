@@ -1,4 +1,6 @@
 import math
+import mmap
+import os
 from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
@@ -82,11 +84,40 @@ class NobodyRemovesTheName(ByDict):
         self.memory.close()
 
 
-class ClosesUnderTheArray(ByDict):
+class ClosesUnderTheOwnersArray(ByDict):
     def close(self):
+        if not self.is_owner:
+            self.array = None
         self.memory.close()
         if self.is_owner:
             self.memory.unlink()
+
+
+class AGuestsCloseDoesNothing(ByDict):
+    def close(self):
+        if self.is_owner:
+            super().close()
+
+
+class TheOwnerKeepsItMapped(ByDict):
+    def close(self):
+        if self.is_owner:
+            self.memory.unlink()
+        else:
+            super().close()
+
+
+class AGuestKeepsItsArray(ByDict):
+    def close(self):
+        if self.is_owner:
+            super().close()
+        else:
+            self.memory.close()
+
+
+class DiesWhereItArrives(ByDict):
+    def __setstate__(self, state):
+        os._exit(1)
 
 
 def by_rule(batches, tensors, tensor_bytes, descriptors, shm_bytes):
@@ -95,18 +126,35 @@ def by_rule(batches, tensors, tensor_bytes, descriptors, shm_bytes):
         "copy": True,
         "arena": True,
         "file_descriptor": kept <= descriptors - 10,
-        "file_system": kept * max(tensor_bytes, 4096) <= shm_bytes,
+        "file_system": kept * max(tensor_bytes, mmap.PAGESIZE) <= shm_bytes,
     }
     return {name for name, fit in fits.items() if fit}
 
 
 def by_leaving_out(batches, tensors, tensor_bytes, descriptors, shm_bytes):
     left = {"copy", "file_system", "file_descriptor", "arena"}
-    if tensors * batches > descriptors:
+    if tensors * batches >= descriptors:
         left -= {"file_descriptor"}
-    if tensors * batches * tensor_bytes > shm_bytes:
+    if tensors * batches * -(-tensor_bytes // mmap.PAGESIZE) * mmap.PAGESIZE > shm_bytes:
         left -= {"file_system"}
     return frozenset(left)
+
+
+def by_bytes(batches, tensors, tensor_bytes, descriptors, shm_bytes):
+    """Right for descriptors, but it counts bytes where the system counts pages."""
+    right = set(by_rule(batches, tensors, tensor_bytes, descriptors, shm_bytes))
+    return right | ({"file_system"} if batches * tensors * tensor_bytes < shm_bytes else set())
+
+
+def forgets_tensors_in_dev_shm(batches, tensors, tensor_bytes, descriptors, shm_bytes):
+    right = set(by_rule(batches, tensors, tensor_bytes, descriptors, shm_bytes))
+    fits = "file_system" in by_leaving_out(batches, 1, tensor_bytes, descriptors, shm_bytes)
+    return right | ({"file_system"} if fits else set())
+
+
+def leaves_none_to_the_loader(batches, tensors, tensor_bytes, descriptors, shm_bytes):
+    right = set(by_rule(batches, tensors, tensor_bytes, descriptors, shm_bytes))
+    return right | ({"file_descriptor"} if batches * tensors <= descriptors else set())
 
 
 def forgets_tensors(batches, tensors, tensor_bytes, descriptors, shm_bytes):
@@ -152,7 +200,11 @@ WRONG = {
         (LooksAtACopy, "looks at a copy"),
         (GuestsRemoveTheName, "A guest's `close()` has removed it"),
         (NobodyRemovesTheName, "Nobody has removed the name"),
-        (ClosesUnderTheArray, "Reading it would end the process"),
+        (AGuestsCloseDoesNothing, "A guest, too, lets go"),
+        (AGuestKeepsItsArray, "A guest, too, must drop its array"),
+        (TheOwnerKeepsItMapped, "removes the name only"),
+        (ClosesUnderTheOwnersArray, "Reading it would end the process"),
+        (DiesWhereItArrives, "Something in it was fatal"),
     ],
     "05.choose": [
         (forgets_tensors, "for every tensor of every kept batch"),
@@ -161,6 +213,9 @@ WRONG = {
         (without_dev_shm, "how many fit in there"),
         (memfds_in_dev_shm, "`arena` takes memfds"),
         (copy_is_for_small_ones, "`copy` needs no shared memory"),
+        (by_bytes, "in whole pages"),
+        (forgets_tensors_in_dev_shm, "all of them lie in /dev/shm"),
+        (leaves_none_to_the_loader, "none is left to the loader"),
         (the_best, "A set is wanted"),
     ],
 }

@@ -48,6 +48,15 @@ def built_elsewhere(samples, padding_value=0):
     return labkit.empty_shared(padded.shape, padded.dtype).copy_(padded)
 
 
+def built_by_numpy(samples, padding_value=0):
+    view = labkit.empty_shared(shape_of(samples), samples[0].dtype)
+    padded = np.full(view.shape, padding_value, view.numpy().dtype)
+    for i, sample in enumerate(samples):
+        padded[i, : len(sample)] = sample.numpy()
+    view.numpy()[:] = padded
+    return view
+
+
 def without_padding(samples, padding_value=0):
     """Right as long as memory is fresh or the padding is what was there."""
     in_worker = labkit.sharing._building.allocate is not None
@@ -195,6 +204,7 @@ WRONG = {
         (naive, "memory of this process alone"),
         (moved_by_torch, "a segment of PyTorch's"),
         (built_elsewhere, "it has only moved"),
+        (built_by_numpy, "also if torch does not see it"),
         (without_padding, "recycled memory is not zero"),
         (always_zero, "whatever `padding_value` says"),
         (without_dtype, "unless it is told the sequences' dtype"),

@@ -16,6 +16,10 @@ def by_rules(way, kind):
     return 1 if way == "thread" or kind not in ("plain object", "numpy array") else 0
 
 
+def in_bools(way, kind):
+    return bool(by_rules(way, kind))
+
+
 def all_copied(way, kind):
     return 1 if way == "thread" else int(kind == "Value")
 
@@ -53,6 +57,19 @@ def primed(fetch, tasks, threads, ahead):
         for future in waiting:
             future.cancel()
         pool.shutdown()
+
+
+def waits_before_it_hands_out(fetch, tasks, threads, ahead):
+    waiting, pool = deque(), ThreadPoolExecutor(threads)
+    try:
+        for task in tasks:
+            if len(waiting) == ahead:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(fetch, task))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def with_threads_by_hand(fetch, tasks, threads, ahead):
@@ -124,6 +141,19 @@ def not_cancelled(fetch, tasks, threads, ahead):
             yield waiting.popleft().result()
 
 
+def one_too_many(fetch, tasks, threads, ahead):
+    waiting, pool = deque(), ThreadPoolExecutor(threads)
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(fetch, task))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def never_shut_down(fetch, tasks, threads, ahead):
     waiting = deque()
     pool = ThreadPoolExecutor(threads)
@@ -187,8 +217,8 @@ def errors_at_once(fetch, tasks, threads, ahead):
 
 
 RIGHT = {
-    "07.copied_or_shared": [by_table, by_rules],
-    "07.thread_loader": [primed, with_threads_by_hand],
+    "07.copied_or_shared": [by_table, by_rules, in_bools],
+    "07.thread_loader": [primed, waits_before_it_hands_out, with_threads_by_hand],
 }
 WRONG = {
     "07.copied_or_shared": [
@@ -205,6 +235,7 @@ WRONG = {
         (as_they_come, "not that in which fetches end"),
         (as_a_list, "a list"),
         (not_cancelled, "for nobody, and the `break` waits"),
+        (one_too_many, "one more than `ahead`"),
         (never_shut_down, "thread still there"),
         (in_rounds, "the threads should fetch the next ones"),
         (errors_left_out, "nobody is told"),

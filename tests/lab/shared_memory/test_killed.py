@@ -1,6 +1,9 @@
 """What a kill leaves is found, drawn and removed; and what outlives its sender."""
 
 import os
+import re
+import signal
+import time
 
 import psutil
 import pytest
@@ -13,6 +16,7 @@ from labkit.lab.shared_memory import (
     kill_main,
     killed,
     killed_picture,
+    main_processes,
     read_after_the_end,
 )
 from labkit.lab.shared_memory.holdings import DEV_SHM
@@ -32,13 +36,14 @@ def nothing_is_left(monkeypatch):
     monkeypatch.setattr(killed.secrets, "token_hex", lambda count: "of-a-test")
     before = names_of_the_dead()
     yield
-    assert killed._managers("of-a-test") == []
+    assert main_processes.managers("of-a-test") == []
     assert names_of_the_dead() <= before
 
 
 def names_of_the_dead():
-    names = [name for name in os.listdir(DEV_SHM) if name.startswith("torch_")]
-    return {name for name in names if not psutil.pid_exists(int(name.split("_")[1]))}
+    of_a_process = re.compile(r"(?:torch_|labkit-\d+-)(\d+)")
+    matches = filter(None, map(of_a_process.match, os.listdir(DEV_SHM)))
+    return {match.string for match in matches if not psutil.pid_exists(int(match[1]))}
 
 
 def test_each_way_leaves_what_it_must_and_the_experiment_leaves_nothing(
@@ -59,10 +64,30 @@ def test_when_it_fails_half_way_nothing_is_left_either(monkeypatch, nothing_is_l
 
 
 def fail_half_way(send, ways, mark, watch):
-    case = killed._started(ways[0], mark)
-    killed._wait_until_ready(case, send)
+    case = main_processes.started(ways[0], mark)
+    main_processes.wait_until_ready(case, send)
     os.kill(case.main.pid, 9)
     raise ValueError("half way")
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["pids known", "pids unknown"])
+def test_when_it_is_interrupted_nothing_is_left_either(monkeypatch, nothing_is_left, is_told):
+    tester = os.getpid()
+
+    def kill_and_interrupt(send, ways, mark, watch):
+        for way in ways:
+            case = main_processes.started(way, mark)
+            if is_told:
+                main_processes.wait_until_ready(case, send)
+                killed._kill(case, [case.main, *case.workers, *main_processes.managers(mark)])
+            else:
+                assert case.ready.poll(60)
+        os.kill(tester, signal.SIGINT)
+        time.sleep(600)
+
+    monkeypatch.setattr(killed, "_kill_each", kill_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        kill_main((LABKIT[1], PYTORCH[0]))
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,12 @@
 """Under lowered limits each way fails, or does not, as it is built; and nothing is left."""
 
+import json
 import os
 
 import pytest
+import torch
 
+import labkit
 from labkit.lab.shared_memory import (
     LABKIT,
     PYTORCH,
@@ -13,8 +16,9 @@ from labkit.lab.shared_memory import (
     keep_all,
     limits,
 )
-from labkit.lab.shared_memory.holdings import DEV_SHM, names_of, remove_names
+from labkit.lab.shared_memory.holdings import DEV_SHM, Holdings, names_of, remove_names
 from labkit.lab.shared_memory.ways import in_a_child
+from tests.scripts import ROOT
 
 
 def test_descriptors_run_out_for_those_that_keep_them():
@@ -80,6 +84,29 @@ def test_what_is_kept_is_counted():
         "file_descriptor": (10, 10, 0),
         "arena": (1, 1, 0),
     }
+
+
+def test_what_is_counted_has_to_do_with_shared_memory(tmp_path):
+    file = (tmp_path / "opened in between").open("w")
+    before = holdings()
+    file.close()
+    assert holdings() - before == Holdings(0, 0, 0)
+    with (tmp_path / "opened in between").open("w"):
+        assert holdings() - before == Holdings(0, 0, 0)
+    fd = os.memfd_create("counts")
+    assert holdings() - before == Holdings(1, 0, 0)
+    os.close(fd)
+
+
+def test_the_notebooks_cell_on_memfds_says_the_same_when_it_is_run_again(capsys):
+    cells = json.loads((ROOT / "notebooks/05_shared_memory.ipynb").read_text())["cells"]
+    (cell,) = [text for cell in cells if "RssShmem" in (text := "".join(cell["source"]))]
+    here = {"labkit": labkit, "os": os, "torch": torch}
+    for _ in range(2):
+        exec(cell, here)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:3] == said[3:]
+    assert said[2].endswith("True")
 
 
 def test_names_are_found_by_their_process_and_removed():
