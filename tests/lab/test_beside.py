@@ -135,7 +135,7 @@ def found(cores: int, threads: int, **factors: float) -> Result:
         ("hash bytes", True, 1.5, 2, 2, "there are cores enough"),
         ("numpy dot", True, 1.0, 1, 8, "no slow-down"),
         ("Python loop", False, 2.0, 1, 8, "and the Python code waited"),
-        ("Python loop", False, 1.0, 1, 8, "does not give up the GIL unasked."),
+        ("Python loop", False, 1.0, 1, 8, "no slow-down can be told here."),
     ],
 )
 def test_the_reason_is_the_lock_or_the_cores(work, gives_up, factor, threads, cores, words):

@@ -256,7 +256,8 @@ def _reason(gives_up: bool, slowed: str, busy: int, there: int) -> str:
         return "too few repeats to tell"
     if not gives_up:
         held = "does not give up the GIL unasked"
-        return f"{held}, and the Python code waited" if slowed == "more" else held
+        seen = "the Python code waited" if slowed == "more" else "no slow-down can be told here"
+        return f"{held}, and {seen}"
     if slowed != "more":
         return "gives up the GIL, and no slow-down of the Python code can be told"
     if busy + 1 > there:

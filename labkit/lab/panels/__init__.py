@@ -65,8 +65,8 @@ def start_methods() -> Panel:
 
 
 def sharing_strategies() -> Panel:
-    """What it costs to bring a batch from a worker, by sharing strategy: time, page faults, shared
-    memory, descriptors, names.
+    """What it costs to bring a batch from a worker, by sharing strategy: time, page faults, memory,
+    descriptors, names.
     """
     quantities = (
         "time a batch",
@@ -75,6 +75,7 @@ def sharing_strategies() -> Panel:
         f"descriptors for {KEPT} kept batches",
         f"mappings for {KEPT} kept batches",
         "names in /dev/shm",
+        "memory that the workers add",
     )
     return panel(
         "Compare sharing strategies",
