@@ -307,8 +307,18 @@ def test_it_has_three_checked_cells_and_each_has_an_output_that_nbval_compares(p
         assert all(output.get("name") != "stderr" for output in cell.outputs), cell.source
 
 
-def test_only_cells_that_say_so_store_an_error_and_those_do(path):
-    """nbval lets a cell pass that is tagged raises-exception and does not raise."""
+def test_only_cells_that_say_so_store_an_error_and_are_compared(path):
+    """nbval lets a cell pass that is tagged raises-exception and does not raise, unless it compares
+    the error.
+    """
     for cell in code_cells(path):
+        tags = cell.metadata.get("tags", [])
         has_error = any(output.output_type == "error" for output in cell.outputs)
-        assert has_error == (RAISES in cell.metadata.get("tags", [])), cell.source
+        assert has_error == (RAISES in tags), cell.source
+        assert CHECKED in tags or not has_error, cell.source
+
+
+def test_no_cell_begins_a_line_with_a_magic(path):
+    """An unknown one ends its cell, and nbval lets that pass."""
+    for cell in code_cells(path):
+        assert not re.search(r"^\s*[%!]", cell.source, re.MULTILINE), cell.source
