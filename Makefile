@@ -41,7 +41,7 @@ lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
 	  --LabApp.default_url='/lab/tree/$(FIRST)' $(ROOT) $(ARGS)
 
 test: setup ## run the tests and check every notebook; ARGS go to pytest
-	$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .

@@ -131,7 +131,10 @@ def test_a_refusal_of_the_system_leaves_no_descriptor(created, monkeypatch, call
     def refuse(*arguments):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(os if call == "ftruncate" else mmap, call, refuse)
+    if call == "ftruncate":
+        monkeypatch.setattr(os, "ftruncate", refuse)
+    else:
+        monkeypatch.setattr("labkit.sharing.segment._Mapping", refuse)
     before = open_fds()
     with pytest.raises(kind) as caught:
         created(4096)
