@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from labkit.diagnosis import timed_out, worker_died
 from labkit.errors import WorkerException
 from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
-from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume, Unreadable
+from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.pinning import PinThread
 from labkit.pool import Death, WorkerPool
 from labkit.recording import step
@@ -197,7 +197,7 @@ class MultiProcessIterator(BaseIterator):
             if (batch := self._next_arrived()) is not None:
                 break
             if self._failure is not None:
-                raise self._told_failure()
+                raise _without_traceback(self._failure)
             if not self._tasks:
                 if not self._settings.persistent_workers:
                     self.close()
@@ -247,36 +247,20 @@ class MultiProcessIterator(BaseIterator):
     def _messages(
         self, timeout: float | None = None, likely: int | None = None
     ) -> list[tuple[int, Any]]:
-        """What has arrived, as (worker id, message). A death or an unreadable message ends it all,
-        after what came before it.
-        """
-        if self._failure is not None:
-            raise self._told_failure()
+        """What has arrived, as (worker id, message). A death or a broken message ends it all."""
         try:
             messages = (self._pin_thread or self._pool).receive(timeout, likely)
-        except Exception as error:  # such as a descriptor too many
+        except Exception as error:  # such as a batch that cannot be unpickled here
             self._failure = _without_traceback(error)
             self.close()
             raise
-        for number, (worker_id, message) in enumerate(messages):
+        for worker_id, message in messages:
             if isinstance(message, Death):
                 self._raise_died(worker_id, message)
-            if isinstance(message, Unreadable):  # such as a batch that cannot be unpickled here
-                self._failure = message.error
-                self._close_pool()
-                return messages[:number]
         return messages
-
-    def _told_failure(self) -> Exception:
-        """The error that ended it all, with its traceback only once."""
-        assert self._failure is not None
-        failure, self._failure = self._failure, _without_traceback(self._failure)
-        return failure
 
     def _hand_out(self) -> None:
         """Give the next task to the next worker, if there is one and somebody to do it."""
-        if self._failure is not None:
-            return
         try:
             with span("sampler", self._send_idx):
                 index = next(self._sampler_iter)

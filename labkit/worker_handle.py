@@ -21,7 +21,7 @@ from typing import Any
 
 from labkit.channel import Channel, handed_over
 from labkit.logbook import Logbook
-from labkit.messages import Printed, Unreadable
+from labkit.messages import Printed
 from labkit.recording import Source, end_of, make_traceable
 from labkit.sharing import PageLocker, Segment, loads, make_receiver
 from labkit.spans import span
@@ -94,18 +94,12 @@ class WorkerHandle:
         )
 
     def take(self) -> list[Any]:
-        """The messages that have arrived; what was printed is printed.
-
-        One that cannot be read is the last: an `Unreadable`.
-        """
-        messages: list[Any] = []
+        """The messages that have arrived; what was printed is printed."""
+        messages = []
         while self.channel.inbox:
             payload, fds = self.channel.inbox.popleft()
             with span("rebuild", batch=-1) as rebuilding:
-                try:
-                    message = loads(payload, fds, self.receiver)
-                except Exception as error:
-                    return [*messages, Unreadable(error)]
+                message = loads(payload, fds, self.receiver)
                 rebuilding.message_bytes = len(payload)
                 if isinstance(message, tuple):
                     rebuilding.batch = message[0]
