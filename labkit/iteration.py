@@ -62,7 +62,7 @@ class EpochReport:
 
 
 class BaseIterator:
-    """What both iterators do: sample indices, count, pin."""
+    """What both iterators do: sample indices, count."""
 
     def __init__(self, settings: Settings, report: EpochReport) -> None:
         self._settings = settings
