@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["INTERRUPTED", "IterableEnd", "Printed", "Result", "Resume"]
+__all__ = ["INTERRUPTED", "IterableEnd", "Printed", "Result", "Resume", "Unreadable"]
 
 Result = tuple[int, Any, int]
 """Worker → main: (batch number, what came of it, samples in it). What came of a task is a batch, a
@@ -27,6 +27,13 @@ class IterableEnd:
 
     dropped_samples: int  #: left out by `drop_last`
     asked_who_it_is: bool  #: whether the worker info was read, as a dataset must to shard itself
+
+
+@dataclass
+class Unreadable:
+    """What stands in the main process for a message that it could not read."""
+
+    error: Exception | None  #: None once it was taken: its traceback has frames that hold this
 
 
 @dataclass

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from labkit.diagnosis import timed_out, worker_died
-from labkit.errors import WorkerException
+from labkit.errors import WorkerDied, WorkerException
 from labkit.iteration import HOW_TO_SHARD, BaseIterator, EpochReport, Settings
-from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
+from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume, Unreadable
 from labkit.pinning import PinThread
 from labkit.pool import Death, WorkerPool
 from labkit.recording import step
@@ -127,6 +127,9 @@ class MultiProcessIterator(BaseIterator):
         deadline = self._deadline()
         while waiting:
             messages = self._messages(_seconds_until(deadline))
+            self._end_if_failed(messages)
+            if self._failure is not None:
+                raise self._told_failure()
             waiting.difference_update(w for w, message in messages if message == self._resume)
             if not messages and _is_over(deadline):
                 self._raise_timeout(min(waiting))
@@ -197,7 +200,7 @@ class MultiProcessIterator(BaseIterator):
             if (batch := self._next_arrived()) is not None:
                 break
             if self._failure is not None:
-                raise _without_traceback(self._failure)
+                raise self._told_failure()
             if not self._tasks:
                 if not self._settings.persistent_workers:
                     self.close()
@@ -231,6 +234,8 @@ class MultiProcessIterator(BaseIterator):
         for worker_id, message in messages:
             if isinstance(message, Resume):
                 continue  # the answer to a `restart` that was given up after `timeout`
+            if isinstance(message, (Death, Unreadable)):
+                continue  # see below
             batch, data, _ = message
             if isinstance(data, IterableEnd):
                 self._void_tasks_of(worker_id)
@@ -238,7 +243,8 @@ class MultiProcessIterator(BaseIterator):
             else:
                 self._tasks[batch].result = message
                 self._arrived.append(batch)
-        # Now that nothing can get lost: what may raise.
+        # Now that nothing can get lost: what ends it, what may raise.
+        self._end_if_failed(messages)
         for worker_id, end in ends:
             self._end_worker(worker_id, end)
         if not messages and _is_over(deadline):
@@ -247,20 +253,41 @@ class MultiProcessIterator(BaseIterator):
     def _messages(
         self, timeout: float | None = None, likely: int | None = None
     ) -> list[tuple[int, Any]]:
-        """What has arrived, as (worker id, message). A death or a broken message ends it all."""
+        """What has arrived, as (worker id, message)."""
         try:
-            messages = (self._pin_thread or self._pool).receive(timeout, likely)
-        except Exception as error:  # such as a batch that cannot be unpickled here
+            return (self._pin_thread or self._pool).receive(timeout, likely)
+        except Exception as error:
             self._failure = _without_traceback(error)
             self.close()
             raise
+
+    def _end_if_failed(self, messages: list[tuple[int, Any]]) -> None:
+        """A death or an unreadable message ends it all. It is told when the batches that came with
+        it, and whose turn is before it, have been given.
+        """
         for worker_id, message in messages:
             if isinstance(message, Death):
-                self._raise_died(worker_id, message)
-        return messages
+                self._failure = self._died(worker_id, message)
+                self._close_pool(grace_seconds=_GRACE_AFTER_DEATH)
+                return
+            if isinstance(message, Unreadable):
+                self._failure, message.error = message.error, None
+                self._close_pool()
+                return
+
+    def _told_failure(self) -> Exception:
+        """The error that ended it all. Its traceback is told once, for that collects frames, and
+        frames hold batches.
+        """
+        assert self._failure is not None
+        failure, self._failure = self._failure, _without_traceback(self._failure)
+        self.close()
+        return failure
 
     def _hand_out(self) -> None:
         """Give the next task to the next worker, if there is one and somebody to do it."""
+        if self._failure is not None:
+            return
         try:
             with span("sampler", self._send_idx):
                 index = next(self._sampler_iter)
@@ -294,7 +321,7 @@ class MultiProcessIterator(BaseIterator):
 
     def _end_worker(self, worker_id: int, end: IterableEnd) -> None:
         self._report.dropped_samples += end.dropped_samples
-        if not self._settings.persistent_workers:
+        if not self._settings.persistent_workers and self._failure is None:
             self._pool.retire(worker_id)
         self._hint_at_sharding(end)
         self._hand_out()
@@ -310,16 +337,11 @@ class MultiProcessIterator(BaseIterator):
             stacklevel=7,
         )
 
-    def _raise_died(self, worker_id: int, death: Death) -> NoReturn:
+    def _died(self, worker_id: int, death: Death) -> WorkerDied:
         task = self._tasks.get(death.batch)
         if task is None or task.result is not None:
-            error = worker_died(worker_id, death)  # it had nothing to do
-        else:
-            error = worker_died(worker_id, death, death.batch, task.index)
-        self._failure = _without_traceback(error)
-        self._close_pool(grace_seconds=_GRACE_AFTER_DEATH)
-        self.close()
-        raise error
+            return worker_died(worker_id, death)  # it had nothing to do
+        return worker_died(worker_id, death, death.batch, task.index)
 
     def _raise_timeout(self, worker_id: int | None = None) -> NoReturn:
         """For the oldest batch that has not come, from this worker or from any."""

@@ -9,18 +9,22 @@ and on every thread, with no signal handler and no polling.
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import selectors
 import socket
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any
 
 from labkit.channel import close_in_forked_children
+from labkit.errors import TooManyOpenFiles, too_many_open_files
+from labkit.messages import Unreadable
 from labkit.recording import Source
 from labkit.sharing import PageLocker
 from labkit.spans import span
@@ -69,16 +73,17 @@ class WorkerPool:
         self._owner_pid = os.getpid()
         self._workers: list[WorkerHandle] = []
         # One registered selector: a wait costs the same for 1 as for 64 workers.
-        self._selector = selectors.DefaultSelector()
-        close_in_forked_children(self._selector)
-        self._bell = _Bell()
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        with _descriptors_may_run_out():
+            self._selector = selectors.DefaultSelector()
+            close_in_forked_children(self._selector)
+            self._bell = _Bell()
+            self._selector.register(self._bell, selectors.EVENT_READ)
         self._finalizer = weakref.finalize(
             self, _close, self._workers, self._selector, self._bell, os.getpid()
         )
         try:
             for worker_id in range(startup.num_workers):
-                with span("start", batch=-1):
+                with span("start", batch=-1), _descriptors_may_run_out():
                     worker = WorkerHandle(
                         worker_id, startup, context, source, with_stacks, page_locker
                     )
@@ -124,7 +129,8 @@ class WorkerPool:
     def receive(
         self, timeout: float | None = None, likely: int | None = None
     ) -> list[tuple[int, Any]]:
-        """Wait until something arrives, and return all of it as (worker id, message or `Death`).
+        """Wait until something arrives, and return all of it as (worker id, message), a `Death` or
+        an `Unreadable` among them.
 
         Args:
             timeout: seconds to wait; the list is empty if nothing came. None: as long as it takes,
@@ -164,6 +170,8 @@ class WorkerPool:
                 worker.channel.read()
         except BlockingIOError:
             return []
+        except TooManyOpenFiles as error:
+            return [(worker.id, Unreadable(error.with_traceback(None)))]
         except EOFError:
             if not self._forget(worker):
                 return []  # it was retired while this thread was on its way here
@@ -190,6 +198,17 @@ class WorkerPool:
     def stack(self, worker_id: int) -> str:
         """Where a worker is stuck: its threads' stacks as faulthandler writes them, or ""."""
         return self._workers[worker_id].stack()
+
+
+@contextmanager
+def _descriptors_may_run_out() -> Iterator[None]:
+    """Where descriptors are opened: say what it means that there are no more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise too_many_open_files(in_whole_system=error.errno == errno.ENFILE) from error
 
 
 class _Bell:

@@ -36,6 +36,7 @@ from labkit.messages import INTERRUPTED, IterableEnd, Result, Resume
 from labkit.sharing import Segment, building_in, make_sender
 from labkit.spans import here, span
 from labkit.startup import Startup
+from labkit.watch import end_with_main_process
 
 __all__ = ["WorkerInfo", "get_worker_info", "numpy_seed", "set_epoch", "worker_loop"]
 
@@ -153,6 +154,7 @@ class _Worker:
             startup.keeps_pages,
         )
         self._feeder = Feeder(channel, worker_id, self._sender, logbook.lane("feeder"))
+        end_with_main_process(channel, lambda: self._sender.close(receiver_is_gone=True))
         self._fetcher: Fetcher | None = None
         self._start_error: WorkerException | None = None
         self._is_broken = False  # the start error is for good, not only for this epoch

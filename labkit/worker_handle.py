@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+import traceback
+from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -21,7 +22,7 @@ from typing import Any
 
 from labkit.channel import Channel, handed_over
 from labkit.logbook import Logbook
-from labkit.messages import Printed
+from labkit.messages import Printed, Unreadable
 from labkit.recording import Source, end_of, make_traceable
 from labkit.sharing import PageLocker, Segment, loads, make_receiver
 from labkit.spans import span
@@ -32,6 +33,7 @@ __all__ = ["WorkerHandle"]
 
 _EXIT_SECONDS = 5.0  # for a worker that has closed its channel: it is ending already
 _STACK_SECONDS = 0.5
+_START_DESCRIPTORS = 6  # that multiprocessing opens to start a process, at most
 
 # Waits for a few channels now and then. Needs no descriptor of its own, of which none may be left.
 _WaitingSelector = getattr(selectors, "PollSelector", selectors.SelectSelector)
@@ -60,32 +62,30 @@ class WorkerHandle:
         self.id = worker_id
         self.source = source
         self.sending = threading.Lock()
-        self.channel, theirs = Channel.pair()
-        memory = Segment.create(Logbook.NBYTES)
-        self.logbook = Logbook(memory)
-        self.logbook.head.batch = -1
         self.stack_pipe: Connection | None = None
         self._can_tell_stack = False
         their_pipe: Connection | None = None
-        if with_stacks and hasattr(signal, "SIGRTMIN"):
-            self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
-        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=worker_loop,
-            args=(theirs, worker_id, startup, memory, their_pipe),
-            name=f"DataLoader worker {worker_id}",
-            daemon=True,  # ended with this process, and may not have children of its own
-        )
-        try:
+        with ExitStack() as on_failure, ExitStack() as once_handed_over:
+            self.channel, theirs = Channel.pair()
+            on_failure.callback(self._close_pipes)
+            once_handed_over.callback(theirs.close)
+            memory = Segment.create(Logbook.NBYTES)
+            once_handed_over.callback(memory.close)
+            self.logbook = Logbook(memory)
+            self.logbook.head.batch = -1
+            if with_stacks and hasattr(signal, "SIGRTMIN"):
+                self.stack_pipe, their_pipe = multiprocessing.Pipe(duplex=False)
+                once_handed_over.callback(their_pipe.close)
+            self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+                target=worker_loop,
+                args=(theirs, worker_id, startup, memory, their_pipe),
+                name=f"DataLoader worker {worker_id}",
+                daemon=True,  # ended with this process, and may not have children of its own
+            )
+            _check_descriptors_are_left(theirs)
             with starting(), handed_over(theirs):
                 self.process.start()
-        except BaseException:
-            self._close_pipes()
-            raise
-        finally:
-            theirs.close()
-            memory.close()
-            if their_pipe is not None:
-                their_pipe.close()
+            on_failure.pop_all()
         assert self.process.pid is not None
         self.pid: int = self.process.pid
         make_traceable(self)
@@ -94,20 +94,30 @@ class WorkerHandle:
         )
 
     def take(self) -> list[Any]:
-        """The messages that have arrived; what was printed is printed."""
-        messages = []
+        """The messages that have arrived; what was printed is printed.
+
+        One that cannot be read is the last: an `Unreadable`.
+        """
+        messages: list[Any] = []
         while self.channel.inbox:
-            payload, fds = self.channel.inbox.popleft()
-            with span("rebuild", batch=-1) as rebuilding:
-                message = loads(payload, fds, self.receiver)
-                rebuilding.message_bytes = len(payload)
-                if isinstance(message, tuple):
-                    rebuilding.batch = message[0]
+            try:
+                message = self._take_one()
+            except Exception as error:  # such as a batch that cannot be unpickled here
+                return [*messages, Unreadable(_without_locals(error))]
             if isinstance(message, Printed):
                 self._print(message)
             else:
                 messages.append(message)
         return messages
+
+    def _take_one(self) -> Any:
+        payload, fds = self.channel.inbox.popleft()
+        with span("rebuild", batch=-1) as rebuilding:
+            message = loads(payload, fds, self.receiver)
+            rebuilding.message_bytes = len(payload)
+            if isinstance(message, tuple):
+                rebuilding.batch = message[0]
+        return message
 
     def _print(self, printed: Printed) -> None:
         stream = sys.stdout if printed.stream == "stdout" else sys.stderr
@@ -165,3 +175,25 @@ class WorkerHandle:
         self.channel.close()
         if self.stack_pipe is not None:
             self.stack_pipe.close()
+
+
+def _check_descriptors_are_left(channel: Channel) -> None:
+    """Raise an OSError if a process could not be started for lack of descriptors. It would be
+    raised then, too; but multiprocessing leaves behind those that it had opened before.
+    """
+    held: list[int] = []
+    try:
+        while len(held) < _START_DESCRIPTORS:
+            held.append(os.dup(channel.fileno()))
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _without_locals(error: Exception) -> Exception:
+    """The same error, its traceback for reading only. It waits until the batches that came before
+    are given, and frames hold messages, descriptors and batches.
+    """
+    below = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    traceback.clear_frames(below)
+    return error.with_traceback(below)

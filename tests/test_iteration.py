@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import get_worker_info as torch_get_worker_info
 
 import labkit
-from labkit.errors import WorkerTraceback
+from labkit.errors import WorkerDied, WorkerTraceback
 from tests.comparison import differences
 from tests.datasets import Mapped, Recipe, Samples, ShardedStream, Stream, draws
 from tests.scripts import alive, family_of, run_script, seconds_until, started
@@ -355,13 +355,42 @@ def refuse():
     raise ZeroDivisionError("cannot arrive")
 
 
+def test_batches_that_come_together_with_one_that_cannot_be_unpickled_are_given():
+    data = Mapped(lambda index: CannotBeUnpickled() if index == 2 else index, 8)
+    batches = iter(labkit.DataLoader(data, None, num_workers=1, prefetch_factor=4))
+    time.sleep(1)  # all four have come
+    assert [next(batches), next(batches)] == [0, 1]
+    with pytest.raises(ZeroDivisionError, match="cannot arrive") as raised:
+        next(batches)
+    assert "refuse" in [entry.name for entry in raised.traceback]
+    with pytest.raises(ZeroDivisionError, match="cannot arrive"):
+        next(batches)
+    batches.close()
+
+
+def test_batches_that_come_together_with_a_death_are_given():
+    """Out of order: worker 1 has made its two when worker 0 dies over its second one."""
+
+    def make(index: int) -> int:
+        if index == 2:
+            time.sleep(0.5)  # what it made before is sent
+            os._exit(3)
+        return index
+
+    loader = labkit.DataLoader(Mapped(make), None, num_workers=2, in_order=False)
+    batches = iter(loader)
+    time.sleep(1.5)  # all that will come has come
+    given = [next(batches) for _ in range(3)]
+    with pytest.raises(WorkerDied, match=r"worker 0 .* on batch 2"):
+        next(batches)
+    assert sorted(given) == [0, 1, 3]
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_after_a_batch_that_cannot_be_unpickled_nobody_waits_for_it(in_order):
     """The main process's failure to read a message is told, and told again."""
     data = Mapped(lambda index: CannotBeUnpickled() if index == 2 else index, 8)
-    # One task at a time: what came in the same read as the unreadable one would be lost with it.
-    loader = labkit.DataLoader(data, None, num_workers=1, in_order=in_order, prefetch_factor=1)
-    batches = iter(loader)
+    batches = iter(labkit.DataLoader(data, None, num_workers=1, in_order=in_order))
     assert [next(batches), next(batches)] == [0, 1]
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="cannot arrive"):

@@ -166,7 +166,9 @@ def _file_of_size(nbytes: int) -> int:
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("labkit", os.MFD_CLOEXEC)
+        fd = os.memfd_create("labkit", os.MFD_CLOEXEC)
+        os.fchmod(fd, 0o600)  # as of `mkstemp`; a memfd begins with 0777
+        return fd
     fd, path = tempfile.mkstemp(prefix="labkit-")
     os.unlink(path)
     return fd

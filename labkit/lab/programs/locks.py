@@ -36,14 +36,14 @@ def main() -> None:
 def _both_inside(method: str, given: Any) -> bool:
     context: Any = multiprocessing.get_context(method)
     ends, children = [], []
-    for _ in range(2):
-        ours, theirs = context.Pipe()
-        child = context.Process(target=take, args=(given, theirs))
-        child.start()
-        theirs.close()
-        ends.append(ours)
-        children.append(child)
     try:
+        for _ in range(2):
+            ours, theirs = context.Pipe()
+            child = context.Process(target=take, args=(given, theirs))
+            child.start()
+            children.append(child)
+            theirs.close()
+            ends.append(ours)
         inside = []
         for end in ends:  # one after the other
             end.send("take it")

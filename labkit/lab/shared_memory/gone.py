@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -46,22 +47,33 @@ def _read_each(send: Callable[[Any], None], ways: Sequence[Way]) -> None:
 def _from_labkit(strategy: str) -> torch.Tensor:
     """By the channel, sender and receiver of a loader's worker."""
     ours, theirs = Channel.pair()
+    receiver = make_receiver(strategy)
     with handed_over(theirs):
         pid = os.fork()
     if pid == 0:
+        _send_and_end(theirs, strategy)
+    try:
+        theirs.close()
+        os.waitpid(pid, 0)
+        while not ours.inbox:
+            ours.read()
+        message, fds = ours.inbox.popleft()
+        tensor: torch.Tensor = loads(message, fds, receiver).clone()
+        return tensor
+    finally:
+        receiver.close(pid)
+        ours.close()
+
+
+def _send_and_end(channel: Channel, strategy: str) -> NoReturn:
+    """In a forked child: whatever happens in it, it ends here and not in its parent's program."""
+    try:
         parts, parcel = BatchPickler(make_sender(strategy)).dumps(torch.arange(4.0))
-        theirs.send(*parts, fds=parcel.fds)
+        channel.send(*parts, fds=parcel.fds)
+    except BaseException:
+        traceback.print_exc()
+    finally:
         os._exit(0)
-    theirs.close()
-    os.waitpid(pid, 0)
-    while not ours.inbox:
-        ours.read()
-    receiver = make_receiver(strategy)
-    message, fds = ours.inbox.popleft()
-    tensor: torch.Tensor = loads(message, fds, receiver).clone()
-    receiver.close(pid)
-    ours.close()
-    return tensor
 
 
 def _from_pytorch(strategy: str) -> torch.Tensor:
