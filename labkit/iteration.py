@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from labkit.fetch import make_fetcher
-from labkit.pinning import pin_batch
+from labkit.pinning import pin_batch, warn_of_unpinned
 from labkit.recording import Source, step
 from labkit.sharing import Arena, PageLocker, building_in
 from labkit.spans import span
@@ -167,6 +167,8 @@ class SingleProcessIterator(BaseIterator):
         if self._settings.pin_memory:
             with span("pin"):
                 batch = pin_batch(batch)
+            if self._batch == 0:
+                warn_of_unpinned(batch)
         with span("take"):
             self._batch += 1
         return self._give(batch, fetched.n_samples)

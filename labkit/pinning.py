@@ -18,9 +18,11 @@ import threading
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from labkit.containers import map_leaves
@@ -29,7 +31,9 @@ from labkit.messages import IterableEnd
 from labkit.recording import Source, step
 from labkit.spans import span
 
-__all__ = ["PinThread", "can_pin", "pin_batch"]
+__all__ = ["PinThread", "can_pin", "pin_batch", "warn_of_unpinned"]
+
+_END_SECONDS = 1.0  # pinning a batch takes less; a `pin_memory` that hangs is not waited for
 
 Arrived = list[tuple[int, Any]]
 """What a pool receives: (worker id, message)."""
@@ -61,6 +65,35 @@ def pin_batch(batch: Any) -> Any:
 
 def _can_be_pinned(part: Any) -> bool:
     return hasattr(part, "pin_memory")
+
+
+def warn_of_unpinned(batch: Any) -> None:
+    """Warn of what `pin_batch` left in the batch though it has memory to pin: arrays of numpy, and
+    tensors in sets and in objects without a method `pin_memory`.
+    """
+    parts: list[str] = []
+    map_leaves(batch, lambda leaf, path: parts.append(f"batch{path} ({_name_of(leaf)})"), _is_left)
+    if parts:
+        warnings.warn(
+            f"pin_memory=True does not reach {', '.join(parts)}: a copy from there to the device "
+            "blocks. Make it a tensor in the collate function, or give its class a method "
+            "pin_memory() that returns a pinned one.",
+            stacklevel=2,
+        )
+
+
+def _is_left(part: Any) -> bool:
+    if _can_be_pinned(part):
+        return False
+    if isinstance(part, np.ndarray):
+        return part.size > 0
+    within = part if isinstance(part, (set, frozenset)) else getattr(part, "__dict__", {}).values()
+    is_entered = isinstance(part, (Mapping, Sequence)) or is_dataclass(part)
+    return not is_entered and any(isinstance(inner, torch.Tensor) for inner in within)
+
+
+def _name_of(leaf: Any) -> str:
+    return f"{type(leaf).__module__}.{type(leaf).__qualname__}".removeprefix("builtins.")
 
 
 def _pinned(leaf: Any, path: str) -> Any:
@@ -112,7 +145,9 @@ class PinThread:
         return arrived
 
     def close(self) -> None:
-        """End the thread, and wait until it has ended. Safe to repeat."""
+        """End the thread, and wait until it has ended; not for a `pin_memory` that hangs, after
+        which it will end by itself. Safe to repeat.
+        """
         self._end()
 
 
@@ -120,7 +155,7 @@ def _end(thread: threading.Thread, done: threading.Event, interrupt: Callable[[]
     done.set()
     interrupt()
     if thread.is_alive() and thread is not threading.current_thread():
-        thread.join()
+        thread.join(_END_SECONDS)
 
 
 def _pin(
@@ -146,6 +181,9 @@ def _with_pinned(worker_id: int, message: Any) -> Any:
     batch, data, n_samples = message
     with span("pin", batch):
         try:
-            return batch, pin_batch(data), n_samples
+            pinned = pin_batch(data)
+            if batch == 0:
+                warn_of_unpinned(pinned)
+            return batch, pinned, n_samples
         except Exception as error:
             return batch, WorkerException(error, worker_id, where="in pin thread"), n_samples

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset
 
 import labkit
-from labkit.pinning import can_pin, pin_batch
+from labkit.pinning import can_pin, pin_batch, warn_of_unpinned
 from tests.containers import (
     ElementwiseRow,
     FrozenPair,
@@ -159,6 +159,32 @@ def test_a_mapping_that_cannot_be_copied_becomes_a_dict():
     assert pinned["a"].pinned
 
 
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        ({"mask": np.ones(2)}, r"batch\['mask'\] \(numpy.ndarray\)"),
+        ([0, {torch.ones(2)}], r"batch\[1\] \(set\)"),
+        (Point(Holder(torch.ones(1)), 0), r"batch\.x \(tests.test_pinning.Holder\)"),
+    ],
+)
+def test_memory_that_stays_unpinned_is_told_with_its_place(batch, told):
+    with pytest.warns(UserWarning, match=told):
+        warn_of_unpinned(batch)
+
+
+@pytest.mark.parametrize(
+    "batch", [torch.ones(2), ["text", b"bytes", 1, None, {1}], Holder("text"), Pair(Pinnable(1), 2)]
+)
+def test_of_what_has_no_memory_to_pin_or_is_pinned_nothing_is_told(batch, recwarn):
+    warn_of_unpinned(batch)
+    assert recwarn.list == []
+
+
 def test_the_error_of_a_pin_method_is_raised_and_says_where():
     with pytest.raises(ValueError, match="cannot be pinned") as raised:
         pin_batch({"a": [Point(1, Broken())]})
@@ -226,6 +252,15 @@ def test_with_workers_batches_are_pinned_on_a_thread_and_come_in_order(persisten
 def test_without_workers_they_are_pinned_where_they_are_made():
     got = list(pinning(Pins(3), num_workers=0))
     assert {batch.pinned for batch in got} == {threading.main_thread().name}
+
+
+@pytest.mark.usefixtures("with_accelerator")
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_what_stays_unpinned_is_told_once_an_epoch(num_workers):
+    arrays = {index: lambda: {"mask": np.ones(2)} for index in range(3)}
+    with pytest.warns(UserWarning, match=r"does not reach batch\['mask'\]") as warned:
+        list(pinning(Pins(3, arrays), num_workers=num_workers))
+    assert len(warned) == 1
 
 
 @pytest.mark.usefixtures("with_accelerator")
