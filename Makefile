@@ -5,7 +5,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 ARGS   ?=
 # Test files side by side. Most tests wait for processes most of the time.
-JOBS   ?= 2
+JOBS   ?= 3
 
 FIRST  := $(notdir $(firstword $(sort $(wildcard notebooks/*.ipynb))))
 # JupyterLab refuses to run as root unless it is told that this is meant (containers).
@@ -16,7 +16,7 @@ STAMP  := $(VENV)/labkit-installed
 MOVED  := $(if $(filter $(abspath $(VENV)),$(shell cat $(STAMP) 2>/dev/null)),,moved)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lint format bench notebooks clean moved
+.PHONY: help setup lab test faults chaos soak lint format bench notebooks clean moved
 
 help: ## list these commands
 	@echo 'make COMMAND [ARGS="..."] [PYTHON=python3.12]'
@@ -42,6 +42,15 @@ lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
 
 test: setup ## run the tests and check every notebook; ARGS go to pytest
 	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+faults: setup ## plant every fault, and write tests/faults/README.md; ARGS as of `python -m tests.faults`
+	$(PY) -m tests.faults $(ARGS)
+
+chaos: setup ## 500 episodes of random faults beside a model; ARGS go to pytest
+	LABKIT_CHAOS_EPISODES=500 $(PY) -m pytest -n 0 --timeout 7200 tests/faults/test_chaos.py $(ARGS)
+
+soak: setup ## half an hour and 100,000 batches: what grows?; ARGS as of `python -m tests.faults.soak`
+	$(PY) -m tests.faults.soak $(ARGS)
 
 lint: setup ## ruff (lint and format) and mypy
 	$(PY) -m ruff check .
