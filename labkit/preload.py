@@ -16,6 +16,7 @@ import os
 import queue
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -26,7 +27,7 @@ from labkit.device import Device, Stream, find_device
 from labkit.device_lanes import DeviceLanes
 from labkit.loader import DataLoader
 from labkit.multiprocess import MultiProcessIterator
-from labkit.preload_thread import Carrier, Copied, Epoch
+from labkit.preload_thread import Carrier, Copied, Epoch, Steps
 from labkit.recording import Source, step
 from labkit.spans import span
 
@@ -84,14 +85,27 @@ class Preloader(Generic[T_co]):
         self._stream: Stream | None = None  # one for life: each has memory of its own
         self._latest: weakref.ref[PreloadIterator[T_co]] | None = None
         self._own: PreloadIterator[T_co] | None = None  # that of `next(preloader)`
+        self._steps: Steps = deque()  # of the latest epoch
 
     def __iter__(self) -> Iterator[T_co]:
         self.close()
         if self.device is not None and self._stream is None:
             self._stream = self.device.new_stream()
-        iterator = PreloadIterator(self.loader, self.device, self._stream, self.queue_size)
+        self._steps = self._steps_until_now()
+        iterator = PreloadIterator(
+            self.loader, self.device, self._stream, self.queue_size, self._steps
+        )
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def _steps_until_now(self) -> Steps:
+        """Those of all epochs that the device has yet to do."""
+        before = self._steps.copy()  # a thread that has yet to end uses the other
+        steps = deque(step for step in before if not step[0].query())
+        if self.device is not None and self._latest is not None:
+            # After a `break` nobody has noted the last batch.
+            steps.append((self.device.current_stream().record_event(), []))
+        return steps
 
     def __next__(self) -> T_co:
         """The next batch of the running epoch; the first call, and the first after an end, begins
@@ -163,9 +177,10 @@ class PreloadIterator(Generic[T_co]):
         device: Device | None,
         stream: Stream | None,
         queue_size: int,
+        steps: Steps,
     ) -> None:
         self._device = device
-        self._epoch = Epoch(queue_size, Source(max_depth=0))
+        self._epoch = Epoch(queue_size, Source(max_depth=0), steps)
         self._given: list[Any] | None = None  # of the batch that the consumer has, to be kept
         self._lanes = DeviceLanes(device, self._epoch.source)
         self._begun: Any = None  # in a trace: the consumer's work may begin

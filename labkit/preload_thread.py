@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -22,10 +22,10 @@ from labkit.device_lanes import DeviceLanes
 from labkit.recording import Source, step
 from labkit.spans import span
 
-__all__ = ["Carrier", "Copied", "Epoch", "Failed"]
+__all__ = ["Carrier", "Copied", "Epoch", "Failed", "Steps"]
 
 _COPIES_AHEAD = 2  # of the thread before the copy engine
-_STEPS_AHEAD = 2  # of the program before the device: more would only take memory
+_STEPS_AHEAD = 2  # of the program before the device, beside what the queue holds ready
 
 
 class Carrier:
@@ -97,9 +97,14 @@ class Carrier:
     def _wait_for_room(self) -> None:
         """Wait until the device has done enough of what the consumer issued, so that the memory of
         those batches can be used again. That bounds what all batches take.
+
+        A consumer that waits for nothing empties the queue at once: its batches are ahead of the
+        device all the same, so both are counted together. The queue comes first: what the consumer
+        takes between the two is counted twice, and not left out.
         """
-        steps = self._epoch.steps
-        while steps and (len(steps) > _STEPS_AHEAD or steps[0][0].query()):
+        steps, ready = self._epoch.steps, self._epoch.queue
+        most = self._epoch.queue_size + _STEPS_AHEAD
+        while steps and (ready.qsize() + len(steps) > most or steps[0][0].query()):
             steps[0][0].synchronize()
             steps.popleft()
 
@@ -149,6 +154,10 @@ class Failed:
     error: BaseException
 
 
+Steps: TypeAlias = deque[tuple[Event, list[Any]]]
+"""Of each batch that the consumer had: its work is done, and what must live until then."""
+
+
 @dataclass
 class Epoch:
     """What the thread and its iterator share.
@@ -156,18 +165,18 @@ class Epoch:
     Args:
         queue_size: batches that may be ready.
         source: the iterator, in a trace.
+        steps: at first those of the epochs before, whose batches are on the device as well.
 
     Attributes:
         queue: what is ready; None is the end.
         done: nobody wants any more.
-        steps: of each batch that the consumer had: its work is done, and what must live until then.
     """
 
     queue_size: int
     source: Source
+    steps: Steps = field(default_factory=deque)
     queue: queue.Queue[Copied | Failed | None] = field(init=False)
     done: threading.Event = field(default_factory=threading.Event)
-    steps: deque[tuple[Event, list[Any]]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self.queue = queue.Queue(self.queue_size)
