@@ -14,6 +14,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "bench": ("labkit.lab.bench", "measure this loader and PyTorch's on this machine"),
     "doctor": ("labkit.lab.doctor", "say what this machine has, and what that means for loading"),
+    "record": ("labkit.lab.record", "measure on this machine's GPU, and keep that as JSON"),
 }
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 import labkit
-from labkit.lab import need
 
 __all__ = ["cores", "machine"]
 
@@ -33,7 +32,7 @@ def machine() -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": cores(),
         "load_average": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
-        "memory_bytes": need("psutil").virtual_memory().total,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "system": platform.system(),
         "kernel": platform.release(),
         "python": platform.python_version(),

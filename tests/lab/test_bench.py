@@ -22,7 +22,7 @@ from torch.utils.data import default_collate
 from labkit import recording
 from labkit.__main__ import main
 from labkit.lab import MissingPackage
-from labkit.lab.bench import Options, bench, workloads
+from labkit.lab.bench import Options, bench, to_device, workloads
 from labkit.lab.bench import results as bench_results
 from labkit.lab.bench.results import Figure, Measured, Spread, Wanted, figures, ratios
 from labkit.lab.bench.tables import table
@@ -208,7 +208,9 @@ def test_names_are_there_once_and_every_bar_stands_for_one_of_them():
     names = [workload.name for workload in ALL]
     assert len(set(names)) == len(names)
     growth = ("labkit", "PyTorch's ÷ labkit's")
-    assert {workload for _, workload in bench_results._WANTED} <= {*names, *growth}
+    on_a_device = {f"NVIDIA H200, {step}" for step in to_device._STEPS_MS}
+    barred = {workload for _, workload in bench_results._WANTED}
+    assert barred <= {*names, *growth, *on_a_device}
     assert {"workers: 2", "workers: 64"} <= set(names)
 
 

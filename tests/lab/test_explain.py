@@ -349,6 +349,16 @@ def test_quantities_that_are_no_times_are_not_said_to_take_long():
     assert sentence(equal).startswith("No difference at all: copy to arena, ratio 1.00")
 
 
+def test_one_repeat_that_differs_is_enough_not_to_call_them_the_same():
+    wrong = of("reads", "wrong reads", at_once=[3.0, 3, 2, 3, 3, 3, 3, 3, 3], after_it=[0.0] * 9)
+    said = "Wrong reads: 3.00 reads more with at once than with after it"
+    assert sentence(wrong, baseline="after it") == (
+        f"{said} (95% interval 3.00 to 3.00 reads, n = 9)."
+    )
+    none = of("reads", "wrong reads", at_once=[0.0] * 8 + [1.0], after_it=[0.0] * 9)
+    assert sentence(none).startswith("No difference beyond the spread on this machine")
+
+
 @pytest.mark.parametrize("n", [1, 5])
 def test_too_few_repeats_claim_nothing_however_far_apart(n):
     said = sentence(of(a=[1.0 + i for i in range(n)], b=[1000.0 + i for i in range(n)]))

@@ -163,6 +163,28 @@ def test_an_axis_holds_its_values_and_has_two_ticks_or_more(values):
     assert len({tick(t) for t in axis.ticks}) == len(axis.ticks)
 
 
+@pytest.mark.parametrize("prediction", [None, Prediction("spawn", 3)])
+def test_what_was_recorded_is_drawn_below_in_each_row_and_all_text_is_apart(prediction):
+    live = replace(TWO, origin="simulated")
+    machine = {**MACHINE, "device": "Some GPU", "date": "2026-02-01T10:00:00"}
+    repeats = {"fork": (3.0, 3.1, 3.2), "spawn": (0.01, 0.02, 0.03)}
+    there = replace(TWO, repeats=repeats, origin="recorded", machine=machine, notes=("Of old.",))
+    figure = plots.figure(live, prediction, False, there)
+    assert_legible(figure)
+    lines = {line.get_gid(): line for line in figure.axes[0].get_lines()}
+    for label in live.labels:
+        above, below = (lines[f"{w}: repeats of {label}"] for w in ("simulated", "recorded"))
+        assert (above.get_marker(), below.get_marker()) == ("^", "s")
+        assert tuple(below.get_xdata()) == repeats[label]
+        assert max(above.get_ydata()) < min(below.get_ydata())  # inches downwards
+    said = " ".join(texts(figure))
+    assert "■ Recorded on another machine on 2026-02-01: Some GPU" in said
+    assert "recorded: median 3.10 ms" in said
+    assert "Of old." in said
+    alt = plots.alt_text(live, prediction, there)
+    assert "Drawn below, recorded on another machine on 2026-02-01: fork: median 3.10 ms" in alt
+
+
 @pytest.mark.parametrize(
     ("origin", "words", "marker"),
     [

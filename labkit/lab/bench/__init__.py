@@ -5,53 +5,46 @@ A B, … In each repeat the loader is started and warmed up, and only then is a 
 timed. What else a loader costs (memory, page faults, descriptors, message size) is measured
 afterwards, on loaders that nobody times.
 
-Before it: `workloads`. After it: `results`, `tables`.
+The group "device" brings batches to an accelerator; where there is none, it is left out.
+
+Before it: `workloads`; `group_run` and `to_device`, which measure. After it: `results`, `tables`.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import gc
 import json
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import default_collate
-
+from labkit.device import Device, find_device
 from labkit.lab import MissingPackage, need
-from labkit.lab.bench.results import Measured, Run
-from labkit.lab.bench.sides import LABKIT, TORCH, Side, find_peers
+from labkit.lab.bench import to_device
+from labkit.lab.bench.group_run import GroupRun
+from labkit.lab.bench.options import REPEATS, Options
+from labkit.lab.bench.results import Run
+from labkit.lab.bench.sides import LABKIT, TORCH, find_peers
 from labkit.lab.bench.tables import table
-from labkit.lab.bench.timing import batch_seconds, first_batch_seconds, stack_seconds
-from labkit.lab.bench.trace_cost import span_cost
-from labkit.lab.bench.workloads import GROUPS, FromMemory, Group, StartUp, Workload
+from labkit.lab.bench.workloads import GROUPS, Group
 from labkit.lab.machine import machine
-from labkit.lab.resources import measure
+from labkit.lab.on_device.place import SLOW_MOTION
+from labkit.simulated import SimulatedDevice
 
 __all__ = ["Options", "bench", "main"]
 
-REPEATS = 7
 _QUICK_REPEATS = 3
 _QUICK_SCALE = 0.1
-_TRACED_BATCHES = 200
+_DEVICE = "device"
+_SIMULATED = "simulated"
+_NAMES = [*GROUPS, _DEVICE]
+_NO_DEVICE = "no accelerator is found here; `--device simulated` tries it on a simulated one"
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to measure."""
-
-    repeats: int = REPEATS
-    scale: float = 1.0  #: of the time over which a repeat is taken
-    peers: bool = False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,8 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parse(arguments)
     repeats = parsed.repeats or (_QUICK_REPEATS if parsed.quick else REPEATS)
     options = Options(repeats, _QUICK_SCALE if parsed.quick else 1.0, parsed.peers)
+    groups = [GROUPS[name] for name in parsed.only if name != _DEVICE]
     try:
-        run = bench([GROUPS[name] for name in parsed.only], options, progress=True)
+        run = bench(groups, options, progress=True, device=_device_wanted(parsed))
+        if _DEVICE in parsed.only and run.settings["device"] is None:
+            run.notes[_DEVICE] = _NO_DEVICE
     except MissingPackage as error:
         print(error, file=sys.stderr)
         return 2
@@ -70,6 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if run.interrupted:
         return _INTERRUPTED
     return 1 if run.failures else 0
+
+
+def _device_wanted(parsed: argparse.Namespace) -> Device | None:
+    """Where the group "device" is measured; None to leave it out."""
+    if _DEVICE not in parsed.only:
+        return None
+    if parsed.device == _SIMULATED:
+        return SimulatedDevice(slow_motion=SLOW_MOTION)
+    return find_device()
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -82,9 +87,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         type=_group_names,
-        default=list(GROUPS),
+        default=_NAMES,
         metavar="NAMES",
-        help=f"workloads to measure, separated by commas, of: {', '.join(GROUPS)}; default: all",
+        help=f"workloads to measure, separated by commas, of: {', '.join(_NAMES)}; default: all",
     )
     parser.add_argument(
         "--repeats", type=_positive, metavar="N", help=f"of each side; default: {REPEATS}"
@@ -99,6 +104,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="also torchdata's StatefulDataLoader and SPDL, if they are installed",
     )
+    parser.add_argument(
+        "--device",
+        choices=[_SIMULATED],
+        help='measure the group "device" on a simulated device: small batches, in slow motion',
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every repeat to FILE")
     return parser.parse_args(arguments)
 
@@ -106,8 +116,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _group_names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in GROUPS:
-            known = ", ".join(GROUPS)
+        if name not in _NAMES:
+            known = ", ".join(_NAMES)
             raise argparse.ArgumentTypeError(f"unknown workload {name!r}: there are {known}")
     return names
 
@@ -118,20 +128,37 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def bench(groups: Sequence[Group], options: Options, progress: bool = False) -> Run:
+def bench(
+    groups: Sequence[Group],
+    options: Options,
+    progress: bool = False,
+    device: Device | None = None,
+) -> Run:
     """Measure these groups of workloads; an interrupt (Ctrl-C) ends it early.
+
+    Args:
+        groups: on the CPU.
+        options: how to measure.
+        progress: show it.
+        device: to which the group "device" brings its batches; None to leave that out.
 
     Raises:
         MissingPackage: what every workload needs is not installed.
     """
-    run = Run(machine(), {"groups": [group.name for group in groups], **vars(options)})
+    names = [group.name for group in groups] + ([_DEVICE] if device is not None else [])
+    where = None if device is None else device.name
+    run = Run(machine(), {"groups": names, "device": where, **vars(options)})
     sides = [LABKIT, TORCH]
     if options.peers:
         peers, missing = find_peers()
         sides += peers
         run.notes.update(missing)
     started = time.perf_counter()
-    runs = [_GroupRun(group, options, sides, run) for group in groups]
+    runs: list[GroupRun | to_device.DeviceGroupRun] = [
+        GroupRun(group, options, sides, run) for group in groups
+    ]
+    if device is not None:
+        runs.append(to_device.DeviceGroupRun(device, options, run))
     with _progress(sum(r.steps for r in runs), progress) as bar, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores
         warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # and forks
@@ -151,121 +178,3 @@ def _progress(steps: int, wanted: bool) -> Iterator[Any]:
     tqdm.set_lock(threading.RLock())  # and no semaphore that stays with the process
     with tqdm(total=steps, file=sys.stderr, disable=not wanted, unit=" measured") as bar:
         yield bar
-
-
-class _GroupRun:
-    """One group of workloads being measured."""
-
-    def __init__(self, group: Group, options: Options, sides: Sequence[Side], run: Run) -> None:
-        self._group = group
-        self._options = options
-        self._sides = sides
-        self._run = run
-        self._repeats = min(options.repeats, group.max_repeats or options.repeats)
-        self._measured = {w.name: Measured(w.name, w.what, w.num_workers) for w in group.workloads}
-        self._datasets: dict[Callable[[], FromMemory], FromMemory] = {}
-        self._failed: set[tuple[str, str]] = set()  # (workload, side)
-        self._looked_at = [w for w in group.workloads if isinstance(w, Workload)]
-
-    @property
-    def steps(self) -> int:
-        """How often the progress bar moves."""
-        timed = self._repeats * len(self._group.workloads)
-        return (timed + len(self._looked_at)) * len(self._sides)
-
-    def measure(self, bar: Any) -> None:
-        """Time all repeats, then look at what else it costs. Adds to the run as it goes."""
-        try:
-            for workload in self._looked_at:
-                if workload.make_dataset not in self._datasets:
-                    self._datasets[workload.make_dataset] = workload.make_dataset()
-        except MissingPackage as error:
-            self._run.notes[self._group.name] = f"skipped: {error}"
-            bar.total -= self.steps
-            return
-        self._run.workloads += self._measured.values()
-        self._time_all(bar)
-        for workload in self._looked_at:
-            self._look(workload, bar)
-        self._datasets.clear()
-
-    def _time_all(self, bar: Any) -> None:
-        share = max(1.0, self._repeats / REPEATS) * len(self._sides) / 2
-        limit = self._group.limit_s * share
-        started = time.monotonic()
-        for repeat in range(self._repeats):
-            if repeat and time.monotonic() - started > limit:
-                said = f"{repeat} of {self._repeats} repeats: more than {limit:.0f} s had passed"
-                self._run.notes[self._group.name] = said
-                left = self._repeats - repeat
-                bar.total -= left * len(self._group.workloads) * len(self._sides)
-                return
-            for workload in self._group.workloads:
-                self._time_one(workload, repeat, bar)
-
-    def _time_one(self, workload: Workload | StartUp, repeat: int, bar: Any) -> None:
-        """One repeat of all sides: in turn in one order, in the next repeat in the other."""
-        turns: list[Side | None] = [*self._sides]
-        if isinstance(workload, Workload) and workload.against_stack:
-            turns.insert(1, None)
-        for side in turns if repeat % 2 == 0 else reversed(turns):
-            name = side.name if side is not None else "stack"
-            if side is not None:
-                bar.set_description(workload.name, refresh=False)
-                bar.update()
-                if not self._takes_part(side, workload):
-                    continue
-            with self._failures_noted(workload, name):
-                gc.collect()  # what one side leaves is not collected in the other's time
-                self._measured[workload.name].add(name, *self._seconds(workload, side))
-
-    def _takes_part(self, side: Side, workload: Workload | StartUp) -> bool:
-        return side.takes_part(workload) and (workload.name, side.name) not in self._failed
-
-    @contextmanager
-    def _failures_noted(self, workload: Workload | StartUp, name: str) -> Iterator[None]:
-        """A side that fails is told of and left out from then on; the others go on."""
-        try:
-            yield
-        except Exception as error:
-            self._failed.add((workload.name, name))
-            self._run.failures[f"{workload.name}, {name}"] = f"{type(error).__name__}: {error}"
-
-    def _seconds(self, workload: Workload | StartUp, side: Side | None) -> tuple[float, int]:
-        """Seconds a batch, and over how many batches that was taken."""
-        if isinstance(workload, StartUp):
-            assert side is not None and side.import_line is not None
-            return first_batch_seconds(side.import_line, workload), 1
-        dataset = self._datasets[workload.make_dataset]
-        seconds = workload.seconds * self._options.scale
-        if side is None:
-            return stack_seconds(list(dataset.samples)[: workload.batch_size], seconds)
-        loader = side.loader(workload, dataset)
-        return batch_seconds(loader, workload.warmup, workload.min_batches, seconds)
-
-    def _look(self, workload: Workload, bar: Any) -> None:
-        """Measure what it costs besides time."""
-        measured, dataset = self._measured[workload.name], self._datasets[workload.make_dataset]
-        samples = [dataset[i] for i in range(workload.batch_size)]
-        measured.batch_bytes = _nbytes((workload.collate_fn or default_collate)(samples))
-        seconds = workload.seconds * self._options.scale / 2
-        for side in self._sides:
-            bar.set_description(f"{workload.name}: memory", refresh=False)
-            bar.update()
-            if not self._takes_part(side, workload):
-                continue
-            with self._failures_noted(workload, side.name):
-                gc.collect()
-                make_loader = functools.partial(side.loader, workload, dataset)
-                found = measure(make_loader, workload.warmup, workload.min_batches, seconds)
-                measured.resources[side.name] = found
-                if workload.num_workers and side.message_bytes is not None:
-                    found.message_bytes = side.message_bytes(samples, side.collate_fn(workload))
-                if workload.with_span_cost and side is LABKIT:
-                    measured.span_cost = span_cost(make_loader, _TRACED_BATCHES)
-
-
-def _nbytes(batch: Any) -> int:
-    if isinstance(batch, dict):
-        return sum(map(_nbytes, batch.values()))
-    return int(batch.nbytes)

@@ -40,7 +40,9 @@ class Spread:
 
 @dataclass
 class Measured:
-    """One workload. Sides are "labkit", "torch", "stack", and the names of peers."""
+    """One workload. Sides are "labkit", "torch", "stack" (of samples), "step" (on a device, which
+    loads nothing), and the names of peers.
+    """
 
     name: str
     what: str
@@ -143,6 +145,8 @@ def ratios(over: Sequence[Sequence[float]], under: Sequence[Sequence[float]]) ->
     return tuple(math.prod(row[:n]) / math.prod(row[n:]) for row in rows)
 
 
+_OWN = {"labkit", "torch", "stack", "step"}
+
 Series = tuple[str, str]
 """(workload, side)"""
 
@@ -150,6 +154,8 @@ _RATIO = "PyTorch ÷ labkit"
 _LIMIT = "labkit ÷ torch.stack"
 _GROWTH = "64 ÷ 2 workers"
 _TRACED = "a trace on ÷ off"
+_STEP = "÷ step alone"
+_H200 = "NVIDIA H200"  #: for which, and for batches of 77 MB, the bars of the group "device" stand
 
 _WANTED: dict[tuple[str, str], Wanted] = {
     (_RATIO, "images, 2 workers"): Wanted("≥", 10),
@@ -161,6 +167,9 @@ _WANTED: dict[tuple[str, str], Wanted] = {
     (_RATIO, "jpeg"): Wanted("≥", 1),
     (_LIMIT, "images, 1 worker"): Wanted("≤", 1.15),
     (_LIMIT, "images, 2 workers"): Wanted("≤", 0.8),
+    (_RATIO, f"{_H200}, no compute"): Wanted("≥", 14),
+    (_RATIO, f"{_H200}, short step"): Wanted("≥", 12),
+    (f"labkit {_STEP}", f"{_H200}, long step"): Wanted("≤", 1.02),
     (_GROWTH, "labkit"): Wanted("≤", 2),
     (_GROWTH, "PyTorch's ÷ labkit's"): Wanted(">", 1),
 }
@@ -170,9 +179,12 @@ def figures(workloads: Sequence[Measured]) -> list[Figure]:
     """All ratios that can be computed from what was measured."""
     found = []
     for measured in workloads:
-        name, peers = measured.name, sorted(measured.seconds.keys() - {"labkit", "torch", "stack"})
+        name, peers = measured.name, sorted(measured.seconds.keys() - _OWN)
         found.append(_figure(workloads, _RATIO, name, [(name, "torch")], [(name, "labkit")]))
         found.append(_figure(workloads, _LIMIT, name, [(name, "labkit")], [(name, "stack")]))
+        for side, words in (("labkit", "labkit"), ("torch", "PyTorch")):
+            title = f"{words} {_STEP}"
+            found.append(_figure(workloads, title, name, [(name, side)], [(name, "step")]))
         for peer in peers:
             title = f"{peer} ÷ labkit"
             found.append(_figure(workloads, title, name, [(name, peer)], [(name, "labkit")]))

@@ -11,7 +11,7 @@ from labkit.lab.bench.results import Figure, Measured, Run, Spread, checks_of, f
 
 __all__ = ["table"]
 
-_NAMES = {"torch": "PyTorch", "labkit": "labkit", "stack": "torch.stack"}
+_NAMES = {"torch": "PyTorch", "labkit": "labkit", "stack": "torch.stack", "step": "step alone"}
 
 
 def table(run: Run) -> str:
@@ -38,6 +38,7 @@ def _machine(run: Run) -> str:
             f"Python {m['python']}, torch {m['torch']}, numpy {m['numpy']}, labkit {m['labkit']}; "
             f"start method {m['start_method']}; sharing: labkit {shared['labkit']}, PyTorch "
             f"{shared['torch']}",
+            *([f"Device: {m['device']}"] if m.get("device") else []),
         ]
     )
 
@@ -129,13 +130,22 @@ How to read this:
   A ratio is taken of two repeats that stand next to each other in time; then the median of these.
   Times are those of a batch in steady state: a fresh loader each repeat, its start and its first
   batches not counted; for start-up, the time to the first batch. The loop does nothing with a
-  batch. Defaults on all sides, but SPDL is asked to keep the order.
+  batch, unless a step is named. Defaults on all sides, but SPDL is asked to keep the order, and to
+  a device PyTorch's loader brings its batches with pin_memory=True and non_blocking=True.
   There are {which} shared by the loop, the workers and all else that runs here. A busy
   machine is slower, and not evenly so: look at the spread, and measure again before you conclude.
   Memory is PSS of this process and its workers at the peak, and shared memory that is held open.
   The message leaves out what PyTorch sends over further connections (descriptors). fds are the
   main process's, above those that it had without the loader.
+{_SIMULATED if run.machine.get("simulated") else ""}\
   It took {run.wall_s:,.0f} s."""
+
+
+_SIMULATED = """\
+  The device is simulated, in slow motion, with small batches and steps: that shows that all works,
+  and nothing of a real one's speed. PyTorch's side pins in the loop there, since its pin thread
+  knows no simulated device.
+"""
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:

@@ -69,9 +69,9 @@ class Group:
 
 
 class FromMemory(Dataset[Any]):
-    """Gives the same samples round and round."""
+    """Gives the same samples round and round; of a tensor, its rows."""
 
-    def __init__(self, samples: Sequence[Any]) -> None:
+    def __init__(self, samples: Sequence[Any] | torch.Tensor) -> None:
         self.samples = samples
 
     def __len__(self) -> int:

@@ -201,7 +201,7 @@ def _size(result: Result, effect: Effect) -> str:
 def _no_difference(result: Result, effect: Effect) -> str:
     if effect.verdict == "slight":
         return f"no difference that is sure to exceed {NEGLIGIBLE - 1:.0%}"
-    if effect.low == effect.high:
+    if effect.is_constant:
         return "no difference at all"
     where = {
         "live": "on this machine",
@@ -221,11 +221,11 @@ def _caveat(effect: Effect) -> str:
 
 def _interval(result: Result, effect: Effect) -> str:
     said = _range(result, effect)
-    return said if effect.low == effect.high else f"95% interval {said}"
+    return said if effect.is_constant else f"95% interval {said}"
 
 
 def _range(result: Result, effect: Effect) -> str:
-    if effect.low == effect.high:
+    if effect.is_constant:
         return "the same in every repeat"
     if effect.scale == "difference":
         return f"{number(effect.low)} to {number(effect.high)} {result.unit}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from labkit.lab.explain.paired import fewest_pairs, paired_shift
@@ -43,6 +43,7 @@ class Effect:
             comparisons; it has no end where there are too few repeats.
         pairs: repeats that both settings have.
         comparisons: how many the interval allows for.
+        is_constant: whether each pair of repeats says the same.
     """
 
     label: str
@@ -53,6 +54,7 @@ class Effect:
     high: float
     pairs: int
     comparisons: int = 1
+    is_constant: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -77,8 +79,8 @@ class Effect:
             size, low, high = 1 / self.size, self.low, self.high
         else:
             size, low, high = 1 / self.size, 1 / self.high, 1 / self.low
-        return Effect(
-            self.baseline, self.label, self.scale, size, low, high, self.pairs, self.comparisons
+        return replace(
+            self, label=self.baseline, baseline=self.label, size=size, low=low, high=high
         )
 
 
@@ -100,14 +102,15 @@ def compare(result: Result, label: str, baseline: str, comparisons: int = 1) -> 
     pairs = min(len(values), len(others))  # a run that was cancelled may have one more of a setting
     values, others = values[:pairs], others[:pairs]
     error_rate = _ERROR_RATE / comparisons
+    alike = len(set(zip(values, others, strict=True))) == 1
     if min(*values, *others) <= 0:
         shift = paired_shift(values, others, error_rate)
         found = (shift.estimate, shift.low, shift.high)
-        return Effect(label, baseline, "difference", *found, pairs, comparisons)
+        return Effect(label, baseline, "difference", *found, pairs, comparisons, alike)
     logs, other_logs = ([math.log(value) for value in series] for series in (values, others))
     shift = paired_shift(logs, other_logs, error_rate)
     ratio = (math.exp(shift.estimate), math.exp(shift.low), math.exp(shift.high))
-    return Effect(label, baseline, "ratio", *ratio, pairs, comparisons)
+    return Effect(label, baseline, "ratio", *ratio, pairs, comparisons, alike)
 
 
 def _series(result: Result, label: str) -> Sequence[float]:

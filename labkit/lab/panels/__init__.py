@@ -17,7 +17,9 @@ from typing import Any
 
 from labkit.lab import need
 from labkit.lab.doctor import sizes
-from labkit.lab.experiments import beside, loading
+from labkit.lab.experiments import loading
+from labkit.lab.experiments.beside import ALONE, WORKS
+from labkit.lab.experiments.beside import beside_python as measure_beside_python
 from labkit.lab.experiments.comparisons import COMPARISONS, bytes_words
 from labkit.lab.experiments.first_touch import WAYS
 from labkit.lab.experiments.first_touch import first_touch as measure_first_touch
@@ -30,11 +32,15 @@ from labkit.lab.experiments.threads_or_processes import (
 )
 from labkit.lab.machine import cores
 from labkit.lab.panels.model import Control, Panel
+from labkit.lab.panels.preloading import preloaders, queue_sizes
+from labkit.lab.panels.streams import copies_to_device, early_reads, two_streams
 
 __all__ = [
     "batch_size",
     "beside_python",
     "collates",
+    "copies_to_device",
+    "early_reads",
     "first_touch",
     "fresh_or_recycled",
     "loaders",
@@ -43,9 +49,12 @@ __all__ = [
     "payload",
     "persistent_workers",
     "prefetch",
+    "preloaders",
+    "queue_sizes",
     "sharing_strategies",
     "start_methods",
     "threads_or_processes",
+    "two_streams",
     "workers",
 ]
 
@@ -196,8 +205,8 @@ def beside_python() -> Panel:
     several = max(2, cores())
     return Panel(
         "Run Python beside a thread",
-        beside.beside_python,
-        labels=[beside.ALONE, *beside.WORKS],
+        measure_beside_python,
+        labels=[ALONE, *WORKS],
         controls=[
             Control("threads", "Threads of BLAS and torch", {"1": 1, f"{several}": several}, 1)
         ],

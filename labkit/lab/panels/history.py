@@ -12,7 +12,8 @@ from labkit.lab.explain.wording import number
 from labkit.lab.predictions import Prediction
 
 if TYPE_CHECKING:
-    from labkit.lab.panels.model import Entry, Panel
+    from labkit.lab.panels.entry import Entry
+    from labkit.lab.panels.model import Panel
 
 __all__ = ["html_table", "in_every_run", "prediction_words", "rows", "text_table"]
 

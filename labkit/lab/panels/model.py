@@ -3,7 +3,8 @@
 It knows nothing of widgets: `panel.run()` in a cell or a test does what the Run button does. The
 widgets are a skin around it (`view`), which the package gives to it.
 
-Before it: `experiments`. After it: `view`, `history`, the package.
+Before it: `experiments`; `entry`, one run; `beside`, what is recorded. After it: `view`, `history`,
+the package.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from labkit.lab import MissingPackage, need
 from labkit.lab.experiments.measuring import Cancelled
-from labkit.lab.explain import predicted, sentence
+from labkit.lab.panels.beside import Beside, look_up
+from labkit.lab.panels.controls import Control
+from labkit.lab.panels.entry import Entry
 from labkit.lab.panels.history import text_table
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
@@ -25,52 +27,6 @@ __all__ = ["Control", "Entry", "Panel"]
 
 _LOOK_SECONDS = 0.05
 _turn = threading.Lock()  # two measurements at a time would measure each other
-
-
-@dataclass(frozen=True)
-class Control:
-    """One argument of the experiment that the learner may choose.
-
-    Attributes:
-        argument: its name there.
-        label: its name for the learner.
-        options: the values to choose from, by the words for them.
-        value: the one that is chosen at first.
-    """
-
-    argument: str
-    label: str
-    options: Mapping[str, Any]
-    value: Any
-
-    def words(self, value: Any) -> str:
-        """The words for a value; its repr if it is none of the options."""
-        return next((words for words, v in self.options.items() if v == value), repr(value))
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One run of a panel.
-
-    Attributes:
-        settings: the arguments that it was run with.
-        result: what it found.
-        prediction: what was expected; None if nothing was.
-    """
-
-    settings: Mapping[str, Any]
-    result: Result
-    prediction: Prediction | None = None
-
-    @property
-    def sentence(self) -> str:
-        """What the numbers support."""
-        return sentence(self.result)
-
-    @property
-    def verdict(self) -> str:
-        """How far off the prediction was; "" without one."""
-        return predicted(self.result, self.prediction) if self.prediction else ""
 
 
 class Panel:
@@ -83,6 +39,9 @@ class Panel:
         labels: of the settings that it compares, to predict from.
         controls: what can be chosen.
         widgets: makes the panel's widgets when it is displayed; None for a panel without.
+        recorded: the experiment's name in `labkit.lab.on_device.EXPERIMENTS`; the panel then shows
+            what was recorded on another machine with the same settings, beside a run and before
+            the first one.
 
     In a cell whose last line is a panel, it is displayed, and nothing runs until Run is pressed.
     """
@@ -94,8 +53,10 @@ class Panel:
         labels: Sequence[str],
         controls: Sequence[Control] = (),
         widgets: Callable[[Panel], Any] | None = None,
+        recorded: str | None = None,
     ) -> None:
         self.title = title
+        self.recorded = recorded
         self.labels = list(labels)
         self.controls = list(controls)
         self.history: list[Entry] = []
@@ -127,10 +88,20 @@ class Panel:
 
     @property
     def sentence(self) -> str:
-        """What the latest run's numbers support, and how far off the prediction was."""
-        if self.last is None:
-            return f"Not run yet: {self._how_to_run()}"
-        return " ".join(filter(None, [self.last.sentence, self.last.verdict]))
+        """What the latest run's numbers support, how far off the prediction was, and what was
+        recorded.
+        """
+        entry = self.last
+        if entry is None:
+            beside = self.beside(self.settings)
+            said = [f"Not run yet: {self._how_to_run()}"]
+        else:
+            beside, said = entry.beside, [entry.sentence, entry.verdict]
+        return " ".join(filter(None, [*said, beside.words if beside is not None else ""]))
+
+    def beside(self, settings: Mapping[str, Any]) -> Beside | None:
+        """What is recorded for these settings; None where the panel does not ask for any."""
+        return look_up(self.recorded, settings) if self.recorded is not None else None
 
     def predict(self, fastest: str, factor: float | None = None) -> Prediction:
         """Commit to what you expect of the next run.
@@ -179,10 +150,11 @@ class Panel:
     def _run(self, settings: dict[str, Any]) -> Result:
         self.error = ""
         prediction, self.prediction = self.prediction, None
+        beside = self.beside(settings)
 
         def entry(result: Result) -> Entry:
             known = prediction is not None and prediction.fastest in result.labels
-            return Entry(settings, result, prediction if known else None)
+            return Entry(settings, result, prediction if known else None, beside)
 
         def note(result: Result) -> None:
             self.so_far = entry(result)
@@ -204,24 +176,37 @@ class Panel:
         for callback in self.on_change:
             callback()
 
+    @property
+    def _drawn(self) -> tuple[Result, Prediction | None, Result | None] | None:
+        """What the figure shows: a result, a prediction, what was recorded beside it."""
+        if self.last is not None:
+            return self.last.result, self.last.prediction, self.last.recorded
+        beside = self.beside(self.settings)
+        if beside is None or beside.result is None:
+            return None
+        return beside.result, None, None
+
     def figure(self, dark: bool = False) -> Any:
-        """The latest run's figure (`matplotlib.figure.Figure`); before the first, a note."""
-        if self.last is None:
+        """The latest run's figure (`matplotlib.figure.Figure`), with what was recorded; before the
+        first run, what was recorded alone, or a note.
+        """
+        if self._drawn is None:
             return _note(f"{self.title}\nNot run yet: {self._how_to_run()}", dark)
-        return need("labkit.lab.plots").figure(self.last.result, self.last.prediction, dark)
+        result, prediction, recorded = self._drawn
+        return need("labkit.lab.plots").figure(result, prediction, dark, recorded)
 
     def alt_text(self) -> str:
         """The figure in words."""
-        if self.last is None:
+        if self._drawn is None:
             return f"{self.title}: no figure yet. {self.sentence}"
-        words: str = need("labkit.lab.plots").alt_text(self.last.result, self.last.prediction)
+        words: str = need("labkit.lab.plots").alt_text(*self._drawn)
         return words
 
     def as_text(self) -> str:
         """All that the panel shows, as text."""
         chosen = [f"  {c.label}: {c.words(c.value)}" for c in self.controls]
         parts = [self.title, *chosen]
-        if self.last is not None:
+        if self._drawn is not None:
             parts += ["", self.alt_text()]
         parts += ["", self.sentence]
         if self.error:

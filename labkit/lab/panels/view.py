@@ -16,10 +16,10 @@ from html import escape
 from typing import Any
 
 from labkit.lab import need
-from labkit.lab.explain.wording import number
+from labkit.lab.panels.entry import Entry
 from labkit.lab.panels.history import html_table, prediction_words
-from labkit.lab.panels.model import Control, Entry, Panel
-from labkit.lab.plots import alt_text, figure, themed
+from labkit.lab.panels.markup import progress_bar, recorded_html, run_html, text_block
+from labkit.lab.panels.model import Control, Panel
 
 widgets: Any = need("ipywidgets")
 
@@ -54,6 +54,7 @@ class PanelView:
         self.progress = widgets.HTML()
         self.status = widgets.HTML()
         self.result = widgets.HTML()
+        self.recorded = widgets.HTML()
         self.history = widgets.HTML()
         self.box = self._laid_out()
         self._asked = True  # for a prediction
@@ -61,12 +62,13 @@ class PanelView:
         self._next_figure: float | None = None  # of the run under way; on time.monotonic()
         self._said = ""
         self._listen()
+        self._hint_at_recording()
         self.refresh()
 
     def _laid_out(self) -> Any:
         title = widgets.HTML(f"<strong>{escape(self.panel.title)}</strong>")
         question = widgets.HTML(
-            _text(
+            text_block(
                 "<strong>Predict first</strong>: which will have the least, and how many times "
                 "that will the greatest be?"
             )
@@ -87,7 +89,9 @@ class PanelView:
             layout=widgets.Layout(width="350px", flex="0 0 auto"),
         )
         # On a narrow page it stands below, where the figure's letters can be read.
-        right = widgets.VBox([self.result], layout=widgets.Layout(flex="1 1 700px", min_width="0"))
+        right = widgets.VBox(
+            [self.result, self.recorded], layout=widgets.Layout(flex="1 1 700px", min_width="0")
+        )
         top = widgets.HBox([left, right], layout=widgets.Layout(flex_flow="row wrap"))
         return widgets.VBox([top, self.history])
 
@@ -114,6 +118,8 @@ class PanelView:
 
     def _may_run(self) -> None:
         self._asked = False
+        beside = self.panel.beside(self._chosen)
+        self.recorded.value = text_block(recorded_html(beside)) if beside is not None else ""
         self.refresh()
 
     def _predict_anew(self) -> None:
@@ -126,10 +132,15 @@ class PanelView:
         """A prediction was made for the settings as they were."""
         self.panel.prediction = None
         self._asked = True
+        self._hint_at_recording()
         self.refresh()
 
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        return {argument: widget.value for argument, widget in self.settings.items()}
+
     def _start(self) -> None:
-        chosen = {argument: widget.value for argument, widget in self.settings.items()}
+        chosen = self._chosen
         self._asked = True
         self.run.disabled = True
         thread = threading.Thread(
@@ -159,11 +170,21 @@ class PanelView:
         self.run.disabled = running or self._asked
         self.cancel.disabled = not running
         done, total, text = panel.progress
-        self.progress.value = _text(_progress_bar(done, total, text)) if running else ""
+        self.progress.value = text_block(progress_bar(done, total, text)) if running else ""
         self._show_latest()
         self._say(*self._state())
         if not running:
-            self.history.value = _text(html_table(panel))
+            self.history.value = text_block(html_table(panel))
+
+    def _hint_at_recording(self) -> None:
+        """It would give the answer away before the prediction is made."""
+        beside = self.panel.beside(self._chosen)
+        if beside is None:
+            return
+        words = beside.words
+        if beside.result is not None:
+            words = "What was recorded with these settings comes here when you have predicted."
+        self.recorded.value = text_block(f"<p>{escape(words)}</p>")
 
     def _state(self) -> tuple[str, str]:
         """What is going on, and the role (WAI-ARIA) of a text that says so."""
@@ -184,7 +205,7 @@ class PanelView:
             self._said = text
             edge = "border-left: 4px solid var(--jp-error-color1); padding-left: 6px"
             style = f' style="{edge}"' if role == "alert" else ""
-            self.status.value = _text(f'<div role="{role}"{style}>{escape(text)}</div>')
+            self.status.value = text_block(f'<div role="{role}"{style}>{escape(text)}</div>')
 
     def _show_latest(self) -> None:
         """The latest run's result; of one that takes long, what there is so far."""
@@ -201,9 +222,10 @@ class PanelView:
             self.result.value = "<p>No run yet: the figure will be here.</p>"
         elif entry is not None and entry is not self._shown:
             self._shown = entry
+            self.recorded.value = ""  # it is in the run's own figure
             count = len(panel.history) + panel.running
             so_far = ", so far" if panel.running else ""
-            self.result.value = _text(f"<strong>Run {count}{so_far}</strong>{_html(entry)}")
+            self.result.value = text_block(f"<strong>Run {count}{so_far}</strong>{run_html(entry)}")
 
 
 def _dropdown(control: Control) -> Any:
@@ -223,41 +245,10 @@ def _labelled() -> dict[str, Any]:
     }
 
 
-def _text(html: str) -> str:
-    """With its lines as close as a text's; ipywidgets sets them as far apart as buttons."""
-    return f'<div style="line-height: 1.4">{html}</div>'
-
-
 def _button(words: str, tooltip: str, style: str = "") -> Any:
     return widgets.Button(
         description=words,
         tooltip=tooltip,
         button_style=style,
         layout=widgets.Layout(width="auto"),
-    )
-
-
-def _progress_bar(done: int, total: int, text: str) -> str:
-    said = f"{done} of {total}: {escape(text)}"
-    return (
-        f'<label>{said}<br><progress max="{total}" value="{done}" style="width: 330px">{said}'
-        "</progress></label>"
-    )
-
-
-def _html(entry: Entry) -> str:
-    """Figure, sentence, and the figure's numbers as a table."""
-    result, prediction = entry.result, entry.prediction
-    picture = themed(lambda dark: figure(result, prediction, dark), alt_text(result, prediction))
-    said = "".join(f"<p>{escape(text)}</p>" for text in (entry.sentence, entry.verdict) if text)
-    rows = "".join(
-        f'<tr><th scope="row">{escape(label)}</th><td>{number(result.median(label))}</td>'
-        f"<td>{', '.join(map(number, values))}</td></tr>"
-        for label, values in result.repeats.items()
-    )
-    return (
-        f'<figure style="margin: 0">{picture}<figcaption>{said}</figcaption></figure>'
-        f"<details><summary>The numbers</summary><table><thead><tr><th scope='col'>setting</th>"
-        f"<th scope='col'>median, {escape(result.unit)}</th><th scope='col'>every repeat</th></tr>"
-        f"</thead><tbody>{rows}</tbody></table></details>"
     )
