@@ -8,7 +8,7 @@ can import; `inherited`, `locked` and `slow_items` are notebook 02's. `pickle_tr
 `put_timeline` are notebook 04's, `shared_memory` is notebook 05's. `turns`, `handed_over`,
 `address_spaces`, `decoding` and `threaded` are notebook 07's; `stacking`, `copies`, `faults` and
 `arena_view` are notebook 06's. `on_device` has experiments on a GPU or a simulated device, `record`
-runs them on a GPU, and `recorded` keeps what it found. `bench`
+runs them on a GPU, and `recorded` keeps what it found. `failures` is notebook 11's. `bench`
 compares loaders; `resources` measures what they cost besides time; `child` runs programs.
 
 What a learner calls is imported when it is first asked for: `check`, `hint` and `solution` are in

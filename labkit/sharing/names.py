@@ -73,12 +73,7 @@ def map_named(name: str, nbytes: int) -> Exporter:
     try:
         fd = os.open(_path(name), os.O_RDWR)
     except FileNotFoundError as error:
-        raise SharedMemoryGone(
-            f"The shared memory {name!r} of a batch is gone: its name was removed from "
-            f"{directory()} before the batch was received. Nothing but labkit should remove such "
-            "names; sharing_strategy='arena' or 'file_descriptor' needs none.",
-            name=name,
-        ) from error
+        raise _gone(name) from error
     try:
         # By its descriptor, for a path that is missing would be made anew, and read as zeros.
         path = f"/proc/self/fd/{fd}" if sys.platform == "linux" else _path(name)
@@ -89,10 +84,26 @@ def map_named(name: str, nbytes: int) -> Exporter:
 
 
 def link(name: str, owner: int) -> str:
-    """A second name for the same memory, to be removed by the process `owner`."""
+    """A second name for the same memory, to be removed by the process `owner`.
+
+    Raises:
+        SharedMemoryGone: somebody has removed the first one.
+    """
     other = _new_name(owner)
-    os.link(_path(name), _path(other))
+    try:
+        os.link(_path(name), _path(other))
+    except FileNotFoundError as error:
+        raise _gone(name) from error
     return other
+
+
+def _gone(name: str) -> SharedMemoryGone:
+    return SharedMemoryGone(
+        f"The shared memory {name!r} of a batch is gone: its name was removed from {directory()} "
+        "before the batch was received. Nothing but labkit should remove such names. Use "
+        "sharing_strategy='arena' or 'file_descriptor', which need none.",
+        name=name,
+    )
 
 
 def remove(name: str) -> None:

@@ -168,6 +168,8 @@ def test_a_name_that_is_gone_is_an_error_and_is_not_made_anew(folder):
     names.remove(name)
     with pytest.raises(SharedMemoryGone, match=name):
         names.map_named(name, 100)
+    with pytest.raises(SharedMemoryGone, match=name):
+        names.link(name, os.getpid())
     assert list(folder.iterdir()) == []
 
 

@@ -16,6 +16,7 @@ import pickle
 import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +36,7 @@ __all__ = ["Ended", "Place", "run_in_child"]
 
 _START_SECONDS = 120.0  # for importing torch on a busy machine; the limit counts from then on
 _KEPT_BYTES = 4000  # of what it prints
+_LOOK_SECONDS = 0.05  # how often it is looked for a cancellation
 _STACK_SIGNAL = getattr(signal, "SIGRTMIN", 0) + 9
 _READY, _FINISHED = "labkit: ready", "labkit: finished"
 
@@ -53,14 +55,14 @@ class Ended:
     """What came of it.
 
     Attributes:
-        how: "finished", or ended by the "time limit", or it "died".
+        how: "finished", or ended by the "time limit", or "cancelled", or it "died".
         messages: what it sent, in order.
         printed: what it and its processes wrote to stdout and stderr; a lot is cut short.
         exit_code: if it died: negative for a signal's number, None if unknown.
         stack: at the time limit, where it stood, innermost first.
     """
 
-    how: Literal["finished", "time limit", "died"] = "died"
+    how: Literal["finished", "time limit", "cancelled", "died"] = "died"
     messages: list[Any] = field(default_factory=list)
     printed: str = ""
     exit_code: int | None = None
@@ -72,6 +74,7 @@ def run_in_child(
     *arguments: Any,
     seconds: float,
     messages: list[Any] | None = None,
+    cancel: threading.Event | None = None,
 ) -> Ended:
     """Call `work(send, *arguments)` in a new process, and end that when it is done or late.
 
@@ -80,6 +83,7 @@ def run_in_child(
         *arguments: for it.
         seconds: the limit, from the moment when the process has begun to work.
         messages: a list to collect them in, for a caller that wants them even if this raises.
+        cancel: once it is set, the process is ended.
 
     Raises:
         Exception: what `cloudpickle` raises if it cannot pickle an argument.
@@ -97,7 +101,7 @@ def run_in_child(
             process.start()
         for end in theirs:
             end.close()
-        return _Listener(process, ended, *ours).listen(seconds)
+        return _Listener(process, ended, *ours).listen(seconds, cancel)
     finally:
         if process.pid is not None:
             _end(process)
@@ -131,8 +135,8 @@ class _Listener:
         self._kept, self._more = b"", 0
         self._ended = ended
 
-    def listen(self, seconds: float) -> Ended:
-        self._until_done(seconds)
+    def listen(self, seconds: float, cancel: threading.Event | None = None) -> Ended:
+        self._until_done(seconds, cancel)
         if self._ended.how == "time limit":
             self._ended.stack = self._where_it_stands()
         elif self._ended.how == "died":
@@ -144,11 +148,12 @@ class _Listener:
         self._ended.printed = self._printed()
         return self._ended
 
-    def _until_done(self, seconds: float) -> None:
+    def _until_done(self, seconds: float, cancel: threading.Event | None) -> None:
         deadline = time.monotonic() + _START_SECONDS
+        longest = _START_SECONDS if cancel is None else _LOOK_SECONDS
         sources: list[Any] = [self._messages, self._output, self._process.sentinel]
         while True:
-            ready = connection.wait(sources, max(0, deadline - time.monotonic()))
+            ready = connection.wait(sources, max(0, min(deadline - time.monotonic(), longest)))
             if self._output in ready and not self._read_output():
                 sources.remove(self._output)
             if self._messages in ready or self._process.sentinel in ready:
@@ -160,6 +165,9 @@ class _Listener:
                     return
                 else:
                     self._ended.messages.append(message)
+            if cancel is not None and cancel.is_set():
+                self._ended.how = "cancelled"
+                return
             if time.monotonic() > deadline:  # also if it prints without end
                 self._ended.how = "time limit"
                 return

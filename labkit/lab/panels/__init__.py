@@ -30,6 +30,9 @@ from labkit.lab.experiments.threads_or_processes import QUANTITIES as BATCH_TIME
 from labkit.lab.experiments.threads_or_processes import (
     threads_or_processes as measure_threads_or_processes,
 )
+from labkit.lab.failures.acts import FAILURES
+from labkit.lab.failures.noticing import noticing
+from labkit.lab.failures.sides import SIDES
 from labkit.lab.machine import cores
 from labkit.lab.panels.model import Control, Panel
 from labkit.lab.panels.preloading import preloaders, queue_sizes
@@ -41,6 +44,7 @@ __all__ = [
     "collates",
     "copies_to_device",
     "early_reads",
+    "failures",
     "first_touch",
     "fresh_or_recycled",
     "loaders",
@@ -230,6 +234,25 @@ def threads_or_processes() -> Panel:
             Control("workers", "Threads or processes", {str(n): n for n in (1, 2, 4)}, 2),
             Control("step_ms", "Step in the main thread", step, 0.0),
             Control("start_method", "Start method", methods, next(iter(methods))),
+        ],
+        widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
+    )
+
+
+def failures() -> Panel:
+    """After how long each loader tells of a failure, and what it says."""
+    methods = {name: name for name in COMPARISONS["start_method"].options()}
+    both = {name: name for name in ("file_descriptor", "file_system")}
+    return Panel(
+        "Break both loaders",
+        noticing,
+        labels=list(SIDES),
+        controls=[
+            Control("failure", "Failure", {name: name for name in FAILURES}, "worker exits"),
+            Control("start_method", "Start method", methods, next(iter(methods))),
+            Control(
+                "sharing_strategy", "Sharing strategy", {"each one's default": None, **both}, None
+            ),
         ],
         widgets=lambda shown: need("labkit.lab.panels.view", "ipywidgets").show(shown),
     )

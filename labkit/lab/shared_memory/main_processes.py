@@ -27,6 +27,7 @@ from labkit.lab.shared_memory.ways import Bundles, Way
 
 __all__ = [
     "BATCH_BYTES",
+    "MANAGER",
     "MARK",
     "START_SECONDS",
     "Case",
@@ -44,7 +45,7 @@ START_SECONDS = 60.0
 _KEPT, _UNDER_WAY = 3, 2  # batches
 _LOOKS, _LOOK_SECONDS = 5, 0.03  # that must agree before all is at rest
 _END_SECONDS, _TIDY_SECONDS = 2.0, 5.0
-_MANAGER = "torch_shm_manag"  # the system cuts names after so many letters
+MANAGER = "torch_shm_manag"  # the system cuts names after so many letters
 
 
 @dataclass
@@ -182,7 +183,7 @@ def managers(mark: str) -> list[Any]:
         with suppress(psutil.Error):
             if process.status() == psutil.STATUS_ZOMBIE:
                 continue
-            marked = process.name().startswith(_MANAGER) and process.environ().get(MARK, "")
+            marked = process.name().startswith(MANAGER) and process.environ().get(MARK, "")
             if marked and (marked == mark or marked.startswith(f"{mark}-")):
                 found.append(process)
     return found

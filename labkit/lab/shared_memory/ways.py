@@ -5,6 +5,7 @@ After it: the experiments of this package, each of which tries several ways.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ def in_a_child(
     *arguments: Any,
     seconds: float,
     tidy: Callable[[list[Any]], None] | None = None,
+    cancel: threading.Event | None = None,
 ) -> list[Any]:
     """Call `work(send, *arguments)` in a new process; returns what it sent.
 
@@ -82,17 +84,19 @@ def in_a_child(
         *arguments: for it.
         seconds: its limit.
         tidy: called in the end, whatever happened, with what was sent until then.
+        cancel: once it is set, the process is ended.
 
     Raises:
-        RuntimeError: it did not come to its end in time; says what it wrote.
+        RuntimeError: it did not come to its end, or not in time; says what it wrote.
     """
     messages: list[Any] = []
     try:
-        ended = run_in_child(work, *arguments, seconds=seconds, messages=messages)
+        ended = run_in_child(work, *arguments, seconds=seconds, messages=messages, cancel=cancel)
     finally:
         if tidy is not None:
             tidy(messages)
     if ended.how != "finished":
-        how = f"was not done after {seconds:g} s" if ended.how == "time limit" else "died"
+        ends = {"time limit": f"was not done after {seconds:g} s", "cancelled": "was cancelled"}
+        how = ends.get(ended.how, "died")
         raise RuntimeError(f"an experiment's process {how}. It wrote: {ended.printed or 'nothing'}")
     return messages
