@@ -35,6 +35,7 @@ from labkit.startup import Startup, prepare_start_method, resolve_context
 __all__ = ["MultiProcessIterator", "OneEpoch"]
 
 _GRACE_AFTER_DEATH = 0.2  # seconds: the error is to be told, and nobody wants the others' work
+_LEAVE_SECONDS = 1.0  # for a thread to leave `next`, where it may be in a sampler of the user's
 
 
 @dataclass
@@ -69,7 +70,7 @@ class MultiProcessIterator(BaseIterator):
         )
         self._failure: Exception | None = None
         self._interrupted = -1  # the number of the epoch that is to end
-        self._turn = threading.Lock()  # of the thread that is in `next`
+        self._turn = threading.RLock()  # of the thread that is in `next`, which may `close`
         self._resume = Resume(serial=0)
         with step(self._source):
             self._pool = WorkerPool(
@@ -151,9 +152,17 @@ class MultiProcessIterator(BaseIterator):
         return self._settings.page_locker == page_locker
 
     def close(self) -> None:
-        self._tasks.clear()
-        self._arrived.clear()
-        self._close_pool()
+        has_turn = self._turn.acquire(blocking=False)
+        if not has_turn:  # another thread is in `next`; it leaves that first, with StopIteration
+            self.interrupt()
+            has_turn = self._turn.acquire(timeout=_LEAVE_SECONDS)
+        try:
+            self._tasks.clear()
+            self._arrived.clear()
+            self._close_pool()
+        finally:
+            if has_turn:
+                self._turn.release()
 
     def interrupt(self) -> None:
         self.interrupt_epoch(self._resume.serial)

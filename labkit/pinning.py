@@ -68,8 +68,8 @@ def _can_be_pinned(part: Any) -> bool:
 
 
 def warn_of_unpinned(batch: Any) -> None:
-    """Warn of what `pin_batch` left in the batch though it has memory to pin: arrays of numpy, and
-    tensors in sets and in objects without a method `pin_memory`.
+    """Warn of what `pin_batch` left in the batch though it has memory to pin: numpy's arrays of
+    numbers, and tensors in sets and in objects without a method `pin_memory`.
     """
     parts: list[str] = []
     map_leaves(batch, lambda leaf, path: parts.append(f"batch{path} ({_name_of(leaf)})"), _is_left)
@@ -86,7 +86,7 @@ def _is_left(part: Any) -> bool:
     if _can_be_pinned(part):
         return False
     if isinstance(part, np.ndarray):
-        return part.size > 0
+        return part.size > 0 and part.dtype.kind in "biufc"  # of texts there are no tensors
     within = part if isinstance(part, (set, frozenset)) else getattr(part, "__dict__", {}).values()
     is_entered = isinstance(part, (Mapping, Sequence)) or is_dataclass(part)
     return not is_entered and any(isinstance(inner, torch.Tensor) for inner in within)

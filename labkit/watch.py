@@ -27,7 +27,8 @@ _GRACE_SECONDS = 1.0
 def end_with_main_process(channel: Channel, clean_up: Callable[[], None]) -> None:
     """End this process, by force, a second after the other end of `channel` was closed for good.
 
-    Known on Linux; elsewhere a sample that hangs is not ended. While the main process lives, it
+    Known on Linux; elsewhere a sample that hangs is not ended, nor anywhere one in native code that
+    keeps the GIL. While the main process lives, it
     closes its end only after the worker has gone.
 
     Args:

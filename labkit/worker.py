@@ -11,6 +11,7 @@ for PyTorch's `None`, its `done_event` and its `ManagerWatchdog`.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
 import os
@@ -20,6 +21,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -126,6 +128,23 @@ def worker_loop(
         os._exit(INTERRUPTED)  # the main process was interrupted too, and says so
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the main process wants no more, or is gone
+    if startup.start_method == "spawn":
+        atexit.register(_end_without_teardown)  # last, so it is called first
+
+
+def _end_without_teardown() -> None:
+    """Call the other exit handlers, then end this process: a spawned worker ends as a forked one.
+
+    What an interpreter does after its exit handlers, taking each module apart, takes a second with
+    torch. `close` would wait for it, and it cannot be cut short once the main process is gone: a
+    daemon thread (see `watch.py`) stands still in it.
+    """
+    atexit.unregister(_end_without_teardown)
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(0)
 
 
 def accept_interrupts() -> None:
@@ -218,6 +237,7 @@ class _Worker:
     def _handle(self, message: Any) -> None:
         if isinstance(message, Resume):
             self._ended = False
+            self._head.batch = -1  # it has begun none of this epoch
             self._lane.epoch = message.serial
             with span("resume", batch=-1):
                 self._resume(message)

@@ -82,7 +82,7 @@ class WorkerHandle:
                 name=f"DataLoader worker {worker_id}",
                 daemon=True,  # ended with this process, and may not have children of its own
             )
-            _check_descriptors_are_left(theirs)
+            _check_descriptors_are_left()
             with starting(), handed_over(theirs):
                 self.process.start()
             on_failure.pop_all()
@@ -177,14 +177,14 @@ class WorkerHandle:
             self.stack_pipe.close()
 
 
-def _check_descriptors_are_left(channel: Channel) -> None:
+def _check_descriptors_are_left() -> None:
     """Raise an OSError if a process could not be started for lack of descriptors. It would be
     raised then, too; but multiprocessing leaves behind those that it had opened before.
     """
     held: list[int] = []
     try:
         while len(held) < _START_DESCRIPTORS:
-            held.append(os.dup(channel.fileno()))
+            held.append(os.open(os.devnull, os.O_RDONLY))
     finally:
         for fd in held:
             os.close(fd)

@@ -386,6 +386,29 @@ def test_batches_that_come_together_with_a_death_are_given():
     assert sorted(given) == [0, 1, 3]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_who_waits_for_a_batch_when_another_thread_closes_has_reached_the_end(persistent):
+    def make(index: int) -> int:
+        time.sleep(0.5 if index >= 3 else 0)
+        return index
+
+    loader = labkit.DataLoader(Mapped(make), None, num_workers=2, persistent_workers=persistent)
+    batches = iter(loader)
+    given: list[int | str] = []
+
+    def take() -> None:
+        given.extend(batches)
+        given.append("end")
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    seconds_until(lambda: len(given) == 3)
+    batches.close()
+    thread.join(10)
+    assert given == [*range(len(given) - 1), "end"]
+    loader.close()
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 def test_after_a_batch_that_cannot_be_unpickled_nobody_waits_for_it(in_order):
     """The main process's failure to read a message is told, and told again."""

@@ -178,7 +178,13 @@ def test_memory_that_stays_unpinned_is_told_with_its_place(batch, told):
 
 
 @pytest.mark.parametrize(
-    "batch", [torch.ones(2), ["text", b"bytes", 1, None, {1}], Holder("text"), Pair(Pinnable(1), 2)]
+    "batch",
+    [
+        torch.ones(2),
+        ["text", b"bytes", 1, None, {1}, np.array(["text"])],
+        Holder("text"),
+        Pair(Pinnable(1), 2),
+    ],
 )
 def test_of_what_has_no_memory_to_pin_or_is_pinned_nothing_is_told(batch, recwarn):
     warn_of_unpinned(batch)

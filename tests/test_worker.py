@@ -1,5 +1,7 @@
 """What happens in workers and to them: death, stacks, prints, threads, memory, random numbers."""
 
+import atexit
+import functools
 import logging
 import multiprocessing
 import os
@@ -17,7 +19,7 @@ import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 from torch.utils.data import get_worker_info as torch_get_worker_info
 
 import labkit
@@ -167,6 +169,33 @@ def test_the_death_of_an_idle_persistent_worker_is_told_by_the_next_epoch(method
         list(loader)
     assert not psutil.pid_exists(first)
     assert len(list(loader)) == 2
+    loader.close()
+
+
+class KillsFirst(Sampler):
+    """Kills a process, if it is given one, before it gives the first index."""
+
+    victim = None
+
+    def __iter__(self):
+        if self.victim is not None:
+            deaths = Deaths([self.victim])
+            os.kill(self.victim, signal.SIGKILL)
+            deaths.first()
+        yield from range(8)
+
+
+def test_a_worker_that_dies_before_its_first_batch_of_an_epoch_is_not_told_with_one():
+    """Nor with the last one of the epoch before, whose number is under way again."""
+    sampler = KillsFirst()
+    loader = labkit.DataLoader(
+        Mapped(pid_of, 8), None, sampler=sampler, num_workers=1, prefetch_factor=8,
+        persistent_workers=True,
+    )  # fmt: skip
+    sampler.victim = list(loader)[-1]
+    with pytest.raises(WorkerDied) as raised:
+        list(loader)
+    assert (raised.value.pid, raised.value.batch) == (sampler.victim, None)
     loader.close()
 
 
@@ -356,6 +385,19 @@ def test_workers_are_gone_two_seconds_after_the_main_process_was_killed(method, 
         time.sleep(0.3)
         process.kill()
         assert seconds_until(lambda: not any(map(alive, pids))) < 2
+
+
+def leave_a_file_at_exit(worker_id, path):
+    atexit.register(path.touch)
+
+
+def test_a_spawned_worker_calls_exit_handlers_before_it_ends(tmp_path):
+    """It ends at once after them, for what the interpreter would do then takes a second."""
+    path = tmp_path / "called"
+    init = functools.partial(leave_a_file_at_exit, path=path)
+    options = {"multiprocessing_context": "spawn", "worker_init_fn": init}
+    assert len(list(labkit.DataLoader(Samples(2), num_workers=1, **options))) == 2
+    assert path.exists()
 
 
 @pytest.mark.parametrize("strategy", sorted(labkit.get_all_sharing_strategies()))

@@ -30,7 +30,8 @@ def covering(episodes: Iterable[Episode], dear: str = "spawn") -> list[Episode]:
     """Some of the episodes, such that every pair that occurs in any occurs in one of them.
 
     Greedy: always the one with the most pairs that are new. Where two have as many, the one whose
-    start method is not the dear one, so that this is chosen as seldom as can be.
+    start method is not the dear one, so that this is chosen as seldom as can be; then the one whose
+    fault was chosen less often.
     """
     left = {episode: pairs_of(episode) for episode in episodes}
     wanted = set().union(*left.values()) if left else set()

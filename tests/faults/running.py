@@ -23,7 +23,7 @@ from tests.faults.gate import Gate, Guest, settle
 from tests.faults.loading import BATCHES, PlantedError, armed
 from tests.faults.program import Consumer, Program
 
-__all__ = ["run"]
+__all__ = ["gone_when", "run"]
 
 _TRIES = 3
 _STOPPED_SECONDS = 0.2

@@ -25,6 +25,7 @@ __all__ = [
     "address_space_ends",
     "disk_full",
     "huge_pages",
+    "in_a_process",
     "memory_of_the_control_group_ends",
     "no_descriptor_for_workers",
 ]
@@ -90,7 +91,7 @@ def memory_of_the_control_group_ends() -> float:
     try:
         limit = group.folder / "memory.limit_in_bytes"
         (limit if limit.exists() else group.folder / "memory.max").write_text(str(_GROUP_BYTES))
-        return _in_a_process(_iterate_with_little_memory, group.folder / "cgroup.procs")
+        return in_a_process(_iterate_with_little_memory, group.folder / "cgroup.procs")
     finally:
         group.remove()
 
@@ -195,7 +196,7 @@ def huge_pages() -> float:
     raise AssertionError("the worker lives")
 
 
-def _in_a_process(function: Callable[..., float], *args: Any) -> float:
+def in_a_process(function: Callable[..., float], *args: Any) -> float:
     """What it returns, in a forked process."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)

@@ -24,7 +24,7 @@ from labkit.pinning import PinThread
 from labkit.recording import Source
 from tests.datasets import Mapped, Samples, sleep
 from tests.faults.running import gone_when
-from tests.faults.scarcity import _in_a_process
+from tests.faults.scarcity import in_a_process
 
 __all__ = [
     "close_while_pinning_hangs",
@@ -96,7 +96,7 @@ def death_in_a_thread() -> float:
 
 def death_in_a_process() -> float:
     """In a process that multiprocessing has made."""
-    return _in_a_process(_seconds_to_a_death, Samples(64))
+    return in_a_process(_seconds_to_a_death, Samples(64))
 
 
 def death_around_a_loader() -> float:
