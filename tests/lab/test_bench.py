@@ -319,6 +319,7 @@ def test_an_unknown_command_says_what_there_is(capsys):
     [
         (["--only", "images,dict5"], "unknown workload 'dict5': there are images, tensor, dict4"),
         (["--repeats", "0"], "'0' is not a whole number of 1 or more"),
+        (["--json", "/nowhere/a.json"], "'/nowhere/a.json' is no file that can be written"),
     ],
 )
 def test_wrong_options_say_what_to_write(arguments, said, capsys):

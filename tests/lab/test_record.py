@@ -3,12 +3,14 @@
 No test asserts how fast anything is.
 """
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -312,6 +314,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_no_process(tmp_path):
     assert "Interrupted: what was done until then is kept." in said
     index = Index.read(folder / INDEX)
     assert index.interrupted
+    assert index.left_out["trace"] == "Ctrl-C came before its end"
     assert Recording.read(folder / index.entries[0].file).name == "self-check"
     assert not list(folder.glob("*.part"))
 
@@ -333,6 +336,23 @@ def test_a_folder_with_files_is_refused(tmp_path, capsys):
     assert "cannot be written to" in capsys.readouterr().err
 
 
+def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path, capsys, monkeypatch):
+    write_text = Path.write_text
+    room = iter([True, True])
+
+    def write(path, text, **named):
+        write_text(path, text[: None if (enough := next(room, False)) else 100], **named)
+        if not enough:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write)
+    command = ["record", "--simulated", "--out", str(tmp_path), "--only", "copies"]
+    assert main(command) == 2
+    assert "can no longer be written to: [Errno 28] No space left" in capsys.readouterr().err
+    assert Index.read(tmp_path / INDEX)
+    assert not list(tmp_path.glob("*.part"))
+
+
 @pytest.mark.parametrize("bad", [["--seconds", "soon"], ["--seconds", "0"], ["--seconds", "inf"]])
 def test_a_time_that_is_none_is_refused(bad, tmp_path, capsys):
     with pytest.raises(SystemExit):
@@ -340,7 +360,10 @@ def test_a_time_that_is_none_is_refused(bad, tmp_path, capsys):
     assert "is no number of seconds" in capsys.readouterr().err
 
 
-def test_a_word_that_no_job_begins_with_is_refused_and_all_are_named(tmp_path, capsys):
-    command = ["record", "--simulated", "--out", str(tmp_path), "--only", "trace,polka"]
+@pytest.mark.parametrize(("words", "wrong"), [("trace,polka", "polka"), ("trace,", "")])
+def test_a_word_that_no_job_begins_with_is_refused_and_all_are_named(
+    words, wrong, tmp_path, capsys
+):
+    command = ["record", "--simulated", "--out", str(tmp_path), "--only", words]
     assert main(command) == 2
-    assert "begins with 'polka': there are self-check, correctness" in capsys.readouterr().err
+    assert f"begins with {wrong!r}: there are self-check, correctness" in capsys.readouterr().err

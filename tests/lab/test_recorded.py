@@ -124,6 +124,21 @@ def test_a_simulated_one_counts_only_when_it_is_asked_for(tmp_path):
     assert recorded.find("which", {}, tmp_path, simulated=True).simulated
 
 
+def test_what_is_damaged_in_a_simulated_one_keeps_no_real_one_away(tmp_path):
+    write(tmp_path / "real", recording())
+    write(tmp_path / "tried", recording(simulated=True))
+    index = tmp_path / "tried" / INDEX
+    index.write_text(index.read_text().replace('"simulated": false', '"simulated": true'))
+    (tmp_path / "tried" / "0.json").write_text("damaged")
+    assert not recorded.find("which", {}, tmp_path).simulated
+    with pytest.raises(DamagedRecording):
+        recorded.find("which", {}, tmp_path, simulated=True)
+
+
+def test_a_module_that_has_no_module_name_is_one_that_is_gone():
+    assert hashes(["../a", "", "labkit.gone.too"]) == {"../a": "", "": "", "labkit.gone.too": ""}
+
+
 def test_a_file_that_the_index_names_and_nobody_has_is_told_of(tmp_path):
     write(tmp_path, recording())
     (tmp_path / "0.json").unlink()

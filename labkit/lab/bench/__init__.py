@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -109,7 +110,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choices=[_SIMULATED],
         help='measure the group "device" on a simulated device: small batches, in slow motion',
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every repeat to FILE")
+    parser.add_argument("--json", type=_file, metavar="FILE", help="write every repeat to FILE")
     return parser.parse_args(arguments)
 
 
@@ -120,6 +121,13 @@ def _group_names(text: str) -> list[str]:
             known = ", ".join(_NAMES)
             raise argparse.ArgumentTypeError(f"unknown workload {name!r}: there are {known}")
     return names
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} is no file that can be written")
+    return path
 
 
 def _positive(text: str) -> int:

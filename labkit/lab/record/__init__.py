@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    index = Session(device, parsed.out, parsed.seconds, parsed.commit).run(jobs)
+    try:
+        index = Session(device, parsed.out, parsed.seconds, parsed.commit).run(jobs)
+    except OSError as error:  # a job's own are its failure: this is the index
+        print(f"{parsed.out} can no longer be written to: {error}", file=sys.stderr)
+        return 2
     print(_summary(index, parsed.out))
     if index.interrupted:
         return _INTERRUPTED
@@ -119,8 +124,10 @@ def _make_ready(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         has_files = any(folder.iterdir())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
-        raise ValueError(f"{folder} cannot be written to: {error}") from error
+        raise ValueError(f"{folder} cannot be written to: {error.strerror}") from error
     if has_files:
         raise ValueError(f"{folder} is not empty: name a new folder, so that nothing is mixed up")
 

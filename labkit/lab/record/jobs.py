@@ -59,7 +59,7 @@ def jobs_for(device: Device, only: Sequence[str] | None = None) -> list[Job]:
         *_experiments(device),
     ]
     for word in only or ():
-        if not any(job.name.startswith(word) for job in jobs):
+        if not word or not any(job.name.startswith(word) for job in jobs):
             names = ", ".join(job.name for job in jobs)
             raise ValueError(f"no job's name begins with {word!r}: there are {names}")
     return [job for job in jobs if only is None or job.name.startswith(tuple(only))]

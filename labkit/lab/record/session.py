@@ -137,6 +137,7 @@ class Session:
     def run(self, jobs: Sequence[Job]) -> Index:
         """Run them; gives what was written, left out, and failed."""
         index = self._index
+        ahead = [job.name for job in jobs]
         self._write_index()
         hard = self._seconds + _HARD_SECONDS
         faulthandler.dump_traceback_later(hard, exit=True, file=_STDERR)
@@ -147,9 +148,11 @@ class Session:
                     seconds = self._seconds - self._passed()
                     self._run_one(job, seconds * job.share / left, said)
                     left -= job.share
+                    ahead.remove(job.name)
                     self._write_index()
         except KeyboardInterrupt:
             index.interrupted = True
+            index.left_out.update(dict.fromkeys(ahead, "Ctrl-C came before its end"))
         finally:
             faulthandler.cancel_dump_traceback_later()
             self._write_index()

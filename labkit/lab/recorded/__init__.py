@@ -58,15 +58,18 @@ def find(
     wanted = EXPERIMENTS[experiment].full(settings)
     found = [
         recording
-        for recording in _recordings(experiment, FOLDER if folder is None else folder)
+        for recording in _recordings(experiment, FOLDER if folder is None else folder, simulated)
         if EXPERIMENTS[experiment].full(recording.settings) == wanted
         and (simulated or not recording.simulated)
     ]
     return max(found, key=lambda r: (r.is_current(), r.date), default=None)
 
 
-def _recordings(experiment: str, folder: Path) -> Iterator[Recording]:
+def _recordings(experiment: str, folder: Path, simulated: bool) -> Iterator[Recording]:
     for path in sorted(folder.rglob(INDEX)):
-        for entry in Index.read(path).entries:
+        index = Index.read(path)
+        if index.simulated and not simulated:
+            continue  # nor does it matter whether its files can be read
+        for entry in index.entries:
             if entry.kind == "experiment" and entry.name == experiment:
                 yield Recording.read(path.parent / entry.file)

@@ -191,13 +191,17 @@ def write(path: Path, fields: Mapping[str, Any]) -> None:
     """Write a JSON file of this schema, whole or not at all."""
     text = json.dumps({"schema": SCHEMA, **fields}, indent=1, ensure_ascii=False)
     part = path.with_suffix(".part")
-    part.write_text(text + "\n", encoding="utf-8")
+    try:
+        part.write_text(text + "\n", encoding="utf-8")
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     part.replace(path)
 
 
 def damaged(path: Path, why: str) -> DamagedRecording:
     """The error for a file."""
     return DamagedRecording(
-        f"the recording {path} cannot be used: {why}. Take the file as it was committed (`git "
+        f"The recording {path} cannot be used: {why}. Take the file as it was committed (`git "
         "restore`), or record anew: python -m labkit record --out FOLDER"
     )

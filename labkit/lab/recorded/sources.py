@@ -38,7 +38,7 @@ def _hash(module: str) -> str:
 def _source(module: str) -> str | None:
     try:
         spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # the package around it
+    except (ImportError, ValueError):  # the package around it is gone, or it is no module's name
         return None
     if spec is None or spec.origin is None:
         return None
