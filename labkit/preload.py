@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import operator
 import os
-import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import torch
@@ -77,6 +75,8 @@ class Preloader(Generic[T_co]):
                 f"a Preloader wraps an iterable of batches, such as a DataLoader, but got "
                 f"{type(loader).__name__}"
             )
+        if not hasattr(queue_size, "__index__"):
+            raise TypeError(f"queue_size is a whole number of 1 or more, but got {queue_size!r}")
         if operator.index(queue_size) < 1:
             raise ValueError(f"queue_size is a whole number of 1 or more, but got {queue_size!r}")
         self.loader = loader
@@ -206,27 +206,28 @@ class PreloadIterator(Generic[T_co]):
                 "Make a Preloader in the process that uses it."
             )
         with step(self._epoch.source):
-            self._note_step()
             try:
+                self._note_step()
                 with span("wait", batch=-1):
                     item = self._epoch.queue.get() if self._end.alive else None
+                if isinstance(item, Copied):
+                    self._await(item)
+                    with span("take", self._batch):
+                        self._batch += 1
+                    batch: T_co = item.batch
+                    return batch
             except KeyboardInterrupt:
-                self.close()  # a traceback would keep the thread
+                self.close()  # a traceback would keep the thread; going on would miss a batch
                 raise
-            if not isinstance(item, Copied):
-                self.close()
-                if item is None:
-                    raise StopIteration
-                error = item.error
-                try:
-                    raise error
-                finally:
-                    del self, item, error  # this frame is in the traceback: no cycle through it
-            self._await(item)
-            with span("take", self._batch):
-                self._batch += 1
-            batch: T_co = item.batch
-            return batch
+            self.close()
+            if item is None:
+                self._epoch.tell_the_end()  # to another thread that waits here, too
+                raise StopIteration
+            error = item.error
+            try:
+                raise error
+            finally:
+                del self, item, error  # this frame is in the traceback: no cycle through it
 
     def _await(self, copied: Copied) -> None:
         """Let the consumer's stream wait for the copy, and memory for the consumer's stream."""
@@ -294,5 +295,4 @@ def _end(
     if thread.is_alive():
         thread.join(_END_SECONDS)
     epoch.empty()  # what was put meanwhile
-    with suppress(queue.Full):
-        epoch.queue.put_nowait(None)  # for a `next` that waits in another thread
+    epoch.tell_the_end()  # to a `next` that waits in another thread

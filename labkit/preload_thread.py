@@ -70,6 +70,7 @@ class Carrier:
             if close is not None:
                 with suppress(Exception):
                     close()
+            del inner, close  # the error's traceback has this frame: PyTorch's workers would stay
 
     def _copied(self, batch: Any, number: int) -> Copied:
         device, stream = self._device, self._stream
@@ -86,11 +87,13 @@ class Carrier:
 
         with step(self._epoch.source), span("copy", number), device.stream(stream):
             begin = self._lanes.mark(stream)
-            with device.record_function(f"batch {number}"):
-                moved = map_leaves(batch, copied, lambda part: _is_movable(device, part))
-            ready = stream.record_event()
+            try:
+                with device.record_function(f"batch {number}"):
+                    moved = map_leaves(batch, copied, lambda part: _is_movable(device, part))
+            finally:  # what was issued before an error reads its source as well
+                ready = stream.record_event()
+                self._sources.append((ready, sources))
             self._lanes.note("copies", "copy", begin, self._lanes.mark(stream), number)
-        self._sources.append((ready, sources))
         self._let_go(_COPIES_AHEAD)
         return Copied(moved, leaves, ready)
 
@@ -186,6 +189,11 @@ class Epoch:
         while not self.done.is_set():
             with suppress(queue.Full):
                 return self.queue.put(item, timeout=1)
+
+    def tell_the_end(self) -> None:
+        """Give None to whoever waits, if there is room; without room nobody waits."""
+        with suppress(queue.Full):
+            self.queue.put_nowait(None)
 
     def empty(self) -> None:
         """Let go of what is ready."""

@@ -215,7 +215,7 @@ def test_the_epoch_is_told_to_whoever_knows_epochs(device):
     [
         (3, 2, TypeError, "an iterable of batches, such as a DataLoader, but got int"),
         ([], 0, ValueError, "1 or more"),
-        ([], 1.5, TypeError, "integer"),
+        ([], 1.5, TypeError, "whole number"),
     ],
 )
 def test_wrong_arguments_are_refused(loader, queue_size, error, words):
@@ -601,6 +601,23 @@ def test_closing_ends_a_next_that_waits_in_another_thread(device):
     assert got == [[]]
 
 
+def test_all_threads_that_wait_for_the_same_epoch_are_told_of_its_end(device):
+    goes_on = threading.Event()
+
+    def none():
+        goes_on.wait(60)
+        yield from ()
+
+    iterator = iter(Preloader(none(), device))
+    consumers = [threading.Thread(target=next, args=(iterator, None)) for _ in range(4)]
+    for consumer in consumers:
+        consumer.start()
+    goes_on.set()
+    for consumer in consumers:
+        consumer.join(30)
+    assert not any(consumer.is_alive() for consumer in consumers)
+
+
 def test_a_forked_child_is_told_that_the_thread_is_not_there():
     iterator = iter(Preloader([torch.ones(1)] * 50, "cpu"))
     next(iterator)
@@ -632,6 +649,48 @@ def test_an_error_keeps_no_iterator_alive():
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_an_error_that_is_kept_keeps_nothing_of_the_loader(device):
+    class Source:
+        def __next__(self):
+            return torch.eye(2).to_sparse()
+
+        def __iter__(self):
+            return self
+
+    source = Source()
+    alive = weakref.ref(source)
+    with pytest.raises(TypeError, match="dense host tensors") as caught:
+        next(iter(Preloader(iter(source), device)))
+    del source
+    gc.collect()
+    assert alive() is None
+    assert caught.value.__traceback__ is not None
+
+
+def test_after_an_error_in_a_batch_its_copies_end_before_its_memory_goes():
+    def half(samples):
+        return torch.stack(samples), torch.eye(2).to_sparse()
+
+    loader = labkit.DataLoader(Numbered(4), batch_size=4, num_workers=1, collate_fn=half)
+    with SimulatedDevice(launch_us=0, slow_motion=1e6) as device:
+        with pytest.raises(TypeError, match="dense host tensors"):
+            list(Preloader(loader, device))
+        device.synchronize()  # tells of a source that went away under a copy
+
+
+def test_a_ctrl_c_with_a_batch_in_hand_ends_the_epoch(device, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    iterator = iter(Preloader([torch.ones(1)] * 5, device))
+    next(iterator)
+    with monkeypatch.context() as patch:
+        patch.setattr(preload.PreloadIterator, "_await", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+    assert list(iterator) == []  # and not the third batch, as if there had been no second
 
 
 def test_closing_does_not_wait_for_a_batch_that_is_not_made(device):

@@ -7,6 +7,7 @@ outcome hangs on how fast this machine is. Durations are the device's own, from 
 import ctypes
 import gc
 import itertools
+import math
 import multiprocessing
 import pickle
 import subprocess
@@ -23,6 +24,8 @@ from hypothesis import strategies as st
 
 from labkit.device import Device
 from labkit.simulated import ENGINES, SimulatedDevice, SimulatedEvent
+from labkit.simulated import device as simulated_device
+from labkit.simulated.items import Mark
 
 TO_DEVICE, TO_HOST, COMPUTE = ENGINES
 
@@ -554,20 +557,25 @@ def test_a_step_that_uses_its_device_is_told_so_instead_of_waiting_for_itself(de
         device.synchronize()
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize:UserWarning")
 def test_bad_arguments_are_refused_in_words(device):
     for arguments in ({"h2d_gb_per_s": 0}, {"slow_motion": 0}, {"capacity_bytes": -1}):
         with pytest.raises(ValueError, match="above 0"):
             SimulatedDevice(**arguments)
-    with pytest.raises(ValueError, match="less than no time"):
-        device.run(torch.sum, seconds=-1)
+    for seconds in (-1, math.nan):
+        with pytest.raises(ValueError, match="less than no time"):
+            device.run(torch.sum, seconds=seconds)
     with pytest.raises(TypeError, match="to_device"):
         device.run(torch.sum, torch.ones(1), seconds=0)
     with SimulatedDevice() as other, pytest.raises(TypeError, match="its own device"):
         device.run(torch.sum, other.empty(()), seconds=0)
     with pytest.raises(ValueError, match="does not fit"):
         device.empty((2,)).copy_(torch.ones(3))
-    with pytest.raises(TypeError, match="dense host tensors"):
-        device.to_device(torch.eye(2).to_sparse())
+    quantized = torch._empty_affine_quantized([2], dtype=torch.qint8)
+    for odd in (torch.eye(2).to_sparse(), torch.empty(2, device="meta"), quantized):
+        for take in (device.to_device, device.pin):
+            with pytest.raises(TypeError, match="dense host tensors"):
+                take(odd)
     with pytest.raises(TypeError, match="stays in its process"):
         pickle.dumps(device.empty((1,)))
 
@@ -602,6 +610,52 @@ def test_closing_ends_the_threads_and_wakes_who_waits():
     device.close()
     with pytest.raises(RuntimeError, match="was closed"):
         device.run(lambda: 0, seconds=0)
+
+
+def test_a_step_whose_function_hangs_holds_no_close_up(monkeypatch):
+    monkeypatch.setattr(simulated_device, "_END_SECONDS", 0.1)
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hang():
+        begun.set()
+        goes_on.wait(60)
+        return 0
+
+    with SimulatedDevice() as device:
+        device.run(hang, seconds=0)
+        begun.wait(60)
+    (stuck,) = engines()
+    goes_on.set()
+    stuck.join(60)
+    assert not engines()
+
+
+def test_a_step_may_take_for_ever():
+    with SimulatedDevice(launch_us=0) as device:
+        device.run(lambda: 0, seconds=math.inf)
+        time.sleep(0.05)
+        assert len(engines()) == 3  # nothing that overflowed
+
+
+def test_memory_that_this_machine_does_not_have_is_not_counted():
+    with SimulatedDevice(capacity_bytes=1 << 60) as device:
+        with pytest.raises(RuntimeError, match="memory"):
+            device.empty((1 << 57,))
+        assert device.memory_reserved() == 0
+
+
+def test_a_ctrl_c_while_work_is_issued_holds_nobody_up_later(device, monkeypatch):
+    pass_by, interrupts = Mark.pass_by, iter([True])
+
+    def interrupted(*arguments):
+        if next(interrupts, False):
+            raise KeyboardInterrupt
+        return pass_by(*arguments)
+
+    monkeypatch.setattr(Mark, "pass_by", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        device.current_stream().record_event()
+    assert device.current_stream().query()
 
 
 def test_a_device_that_nobody_refers_to_ends():

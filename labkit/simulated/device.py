@@ -34,6 +34,8 @@ from labkit.simulated.timeline import COMPUTE, Operation, Timeline
 
 __all__ = ["SimulatedDevice"]
 
+_END_SECONDS = 2.0  # for each thread, which an operation's effect may still hold up
+
 
 class SimulatedDevice:
     """A simulated device, with the methods of `labkit.device.Device` and some to run steps.
@@ -178,7 +180,7 @@ class SimulatedDevice:
                     "A step works on tensors of its own device, and was given a "
                     f"{type(tensor).__name__}: copy it with to_device() first."
                 )
-        if seconds < 0:
+        if not seconds >= 0:
             raise ValueError(f"seconds is {seconds}: a step cannot take less than no time.")
         result = self.empty(shape, dtype)
         # The memory is handed on and not the tensors: work that is under way keeps none alive.
@@ -272,9 +274,12 @@ class SimulatedDevice:
         return self._timeline.worst_lag
 
     def close(self) -> None:
-        """End the device's threads; what is under way is dropped, whoever waits gets an error."""
+        """End the device's threads; what is under way is dropped, whoever waits gets an error.
+
+        A step's function that hangs is not waited for.
+        """
         self._timeline.end()
-        self._timeline.join()
+        self._timeline.join(_END_SECONDS)
 
     def __enter__(self) -> SimulatedDevice:
         return self

@@ -52,9 +52,9 @@ class Work:
 
     def pass_by(self, stream: SimulatedStream, timeline: Timeline) -> bool:
         if not self.is_handed_on:
-            self.is_handed_on = True
             self.ready = max(self.issued, stream.clock)
             engine = timeline.engines[self.engine]
+            self.is_handed_on = True
             heapq.heappush(engine.ready, (self.number, self))
             engine.wake.notify_all()
         return self.is_done

@@ -96,5 +96,10 @@ class Link:
 def check_dense(tensor: torch.Tensor) -> None:
     """Refuse what is not a dense host tensor."""
     kind = getattr(tensor, "layout", type(tensor).__name__)
+    if kind == torch.strided:
+        if tensor.device.type != "cpu":
+            kind = f"tensor of {tensor.device}"
+        elif tensor.is_quantized or tensor.is_nested:
+            kind = "quantized tensor" if tensor.is_quantized else "nested tensor"
     if kind != torch.strided:
         raise TypeError(f"The simulated device takes dense host tensors, and was given a {kind}.")

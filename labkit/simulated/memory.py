@@ -122,9 +122,10 @@ class Allocator:
             self.empty_cache()
         if self.reserved + size > self.capacity:
             raise torch.OutOfMemoryError(self._out_of_memory(size))
+        block = Block(torch.zeros(size, dtype=torch.uint8), stream)
         self.reserved += size
         self.max_reserved = max(self.max_reserved, self.reserved)
-        return Block(torch.zeros(size, dtype=torch.uint8), stream)
+        return block
 
     def _out_of_memory(self, size: int) -> str:
         return (

@@ -101,10 +101,14 @@ class Timeline:
         with self.lock:
             self._check_open("issue work")
             item.issued, item.number = time.monotonic(), next(self._numbers)
-            stream.pending.append(item)
-            stream.issued += 1
-            self._busy.add(stream)
-            self._advance(stream)
+            try:
+                self._busy.add(stream)
+                stream.pending.append(item)
+                stream.issued += 1
+                self._advance(stream)
+            except BaseException:  # a Ctrl-C half way: else whoever waits next waits for ever
+                self._advance_all()
+                raise
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
         """Let the calling thread wait; `what` is for the error if the device is closed."""
@@ -172,13 +176,18 @@ class Timeline:
             stream = streams.pop()
             while stream.pending and stream.pending[0].pass_by(stream, self):
                 stream.pending.popleft()
-                stream.completed += 1
             for item in stream.passed_marks:
                 streams += item.waiting
             stream.passed_marks.clear()
             if not stream.pending:
                 self._busy.discard(stream)
         self.changed.notify_all()
+
+    def _advance_all(self) -> None:
+        for stream in list(self._busy):
+            self._advance(stream)
+        for engine in self.engines.values():
+            engine.wake.notify_all()
 
     def _serve(self, engine: Engine) -> None:
         while (work := self._next(engine)) is not None:
@@ -187,6 +196,7 @@ class Timeline:
         with self.lock:
             engine.ready.clear()
             for stream in self._busy:
+                stream.dropped += len(stream.pending)
                 stream.pending.clear()
 
     def _next(self, engine: Engine) -> Work | None:
@@ -228,7 +238,7 @@ class Timeline:
         """Sleep; whether the device is still open."""
         with self.lock:
             while not self.closed and (left := moment - time.monotonic()) > 0:
-                engine.wake.wait(left)
+                engine.wake.wait(min(left, threading.TIMEOUT_MAX))
             return not self.closed
 
 
