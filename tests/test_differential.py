@@ -301,7 +301,7 @@ def test_without_workers_batches_order_and_random_numbers_are_pytorchs(setting):
 
 @pytest.mark.timeout(600)
 @given(configurations(num_workers=[1, 2, 3]))
-@examples(60)
+@examples(50)
 def test_with_workers_batches_order_and_random_numbers_are_pytorchs(setting):
     compare_with_torch(setting)
 

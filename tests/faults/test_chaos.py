@@ -24,7 +24,7 @@ import labkit
 from labkit.errors import LoaderTimeout, TooManyOpenFiles, WorkerDied
 from tests import leftovers
 
-EPISODES = int(os.environ.get("LABKIT_CHAOS_EPISODES", "10"))
+EPISODES = int(os.environ.get("LABKIT_CHAOS_EPISODES", "8"))
 LENGTH = 12
 FAILING = 5  # the sample that raises
 LIMIT_SECONDS = 20.0  # the loader's timeout: to be stuck, and not only late

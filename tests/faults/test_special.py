@@ -1,6 +1,7 @@
 """The special episodes without a test elsewhere; and that the others have theirs.
 
-One of them, a kernel's restart, is left to `make faults`: it starts four kernels.
+One of them, a kernel's restart, is left to `make faults`: each of its kernels
+imports torch anew.
 """
 
 import re
