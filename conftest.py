@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import nbval.kernel
 import pytest
+import traitlets
 from jupyter_client.manager import KernelManager
 
 from scripts.small_machine import Group, Limits
@@ -23,12 +24,13 @@ MEMORY_MOST = 1.5e9  # bytes that a notebook and its workers may hold
 PEAKS = pytest.StashKey[dict[str, int]]()
 
 limits = cache(Limits.here)
+_start_new_kernel = nbval.kernel.start_new_kernel
 
 
 class SmallMachine(KernelManager):
     """Starts a kernel on a small machine. Its sockets are files: the network is left out."""
 
-    group: Group | None = None
+    group = traitlets.Any(None)  # its control group, if one could be made
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         cores = sorted(os.sched_getaffinity(0))
@@ -47,7 +49,7 @@ class Kernels:
         self._watch: threading.Thread | None = None
         self._sockets = ""
 
-    def start(self, startup_timeout: float = 60, **options: Any) -> tuple[Any, Any]:
+    def start(self, **options: Any) -> tuple[Any, Any]:
         """In the place of `nbval.kernel.start_new_kernel`.
 
         ipykernel leaves the standard file descriptors alone when it finds PYTEST_CURRENT_TEST, and
@@ -60,28 +62,17 @@ class Kernels:
         options["stderr"] = subprocess.DEVNULL
         environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         environment["LABKIT_MEASURE_SECONDS"] = "0.5"  # nbval does not compare figures
-        manager = SmallMachine(
-            kernel_name=options.pop("kernel_name"),
-            kernel_spec_manager=nbval.kernel.NbvalKernelspecManager(),
-            transport="ipc",
-            ip=f"{self._sockets}/kernel",
-        )
+        group = None
         if (above := limits().group) is not None:
-            manager.group = Group(above, self.notebook)
+            group = Group(above, self.notebook)
             self._ended = threading.Event()
-            watched = (manager.group, self.notebook, self._ended)
+            watched = (group, self.notebook, self._ended)
             self._watch = threading.Thread(target=self._see, args=watched, daemon=True)
             self._watch.start()
-        manager.start_kernel(**options, env=environment)
-        client = manager.client()
-        client.start_channels()
-        try:
-            client.wait_for_ready(timeout=startup_timeout)
-        except RuntimeError:
-            client.stop_channels()
-            manager.shutdown_kernel()
-            raise
-        return manager, client
+        nbval.kernel.KernelManager = partial(
+            SmallMachine, transport="ipc", ip=f"{self._sockets}/kernel", group=group
+        )
+        return _start_new_kernel(**options, env=environment)
 
     def _see(self, group: Group, notebook: str, ended: threading.Event) -> None:
         while not ended.wait(0.1):
