@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from labkit.lab.machine import machine
 from labkit.lab.results import Result
 from labkit.simulated import SimulatedDevice
 
-__all__ = ["SLOW_MOTION", "here", "measure", "the_device"]
+__all__ = ["SLOW_MOTION", "device_or", "here", "measure", "the_device"]
 
 SLOW_MOTION = 10.0
 """A machine's own memory copy is some ten times slower than the link that is simulated."""
@@ -36,6 +36,19 @@ def the_device(slow_motion: float = SLOW_MOTION) -> Device:
         slow_motion: of the simulated one: all its times are that many times longer.
     """
     return find_device() or SimulatedDevice(slow_motion=slow_motion)
+
+
+@contextmanager
+def device_or(device: Device | None, simulated: Callable[[], SimulatedDevice]) -> Iterator[Device]:
+    """The given device, or this machine's accelerator; where there is none, one that is made for
+    this and closed in the end.
+    """
+    found = find_device(device)
+    if found is not None:
+        yield found
+        return
+    with simulated() as own:
+        yield own
 
 
 def here(device: Device) -> dict[str, Any]:

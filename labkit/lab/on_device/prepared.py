@@ -9,12 +9,13 @@ import functools
 import queue
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import torch
 
-from labkit.device import Device, find_device
+from labkit.device import Device
+from labkit.lab.on_device.place import device_or
 from labkit.simulated import SimulatedDevice
 
 __all__ = [
@@ -38,17 +39,11 @@ _SLOW_MOTION = 3.0  # of the model: threads wake late by less than that
 _HOST_GB_PER_S = 4.9  # that one thread of an H200's host copied into warm memory, measured once
 
 
-@contextmanager
-def device_or_model(device: Device | None = None) -> Iterator[Device]:
+def device_or_model(device: Device | None = None) -> AbstractContextManager[Device]:
     """A device with nothing else to do: the given one, this machine's accelerator, or a scale
     model of one, which is closed in the end.
     """
-    found = find_device(device)
-    if found is not None:
-        yield found
-        return
-    with scale_model() as model:
-        yield model
+    return device_or(device, scale_model)
 
 
 class ScaleModel(SimulatedDevice):

@@ -6,13 +6,12 @@ the rest. Before it: `place`. After it: the experiments of notebook 08.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from labkit.device import Device
-from labkit.lab.on_device.place import the_device
+from labkit.lab.on_device.place import device_or
 from labkit.simulated import SimulatedDevice
 
 __all__ = ["SLOW_MOTION", "copy_stream", "used"]
@@ -23,15 +22,9 @@ SLOW_MOTION = 50.0
 _copy_streams: WeakKeyDictionary[Device, Any] = WeakKeyDictionary()
 
 
-@contextmanager
-def used(device: Device | None) -> Iterator[Device]:
+def used(device: Device | None) -> AbstractContextManager[Device]:
     """The device; for None the accelerator, or a simulated one that is closed in the end."""
-    there = the_device(SLOW_MOTION) if device is None else device
-    try:
-        yield there
-    finally:
-        if device is None and isinstance(there, SimulatedDevice):
-            there.close()
+    return device_or(device, lambda: SimulatedDevice(slow_motion=SLOW_MOTION))
 
 
 def copy_stream(device: Device) -> Any:
