@@ -18,6 +18,7 @@ import threading
 import time
 import warnings
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -30,7 +31,12 @@ from labkit.pool import Death, WorkerPool
 from labkit.recording import step
 from labkit.sharing import PageLocker
 from labkit.spans import span
-from labkit.startup import Startup, prepare_start_method, resolve_context
+from labkit.startup import (
+    Startup,
+    interrupts_held_back,
+    prepare_start_method,
+    resolve_context,
+)
 
 __all__ = ["MultiProcessIterator", "OneEpoch"]
 
@@ -72,18 +78,21 @@ class MultiProcessIterator(BaseIterator):
         self._interrupted = -1  # the number of the epoch that is to end
         self._turn = threading.RLock()  # of the thread that is in `next`, which may `close`
         self._resume = Resume(serial=0)
-        with step(self._source):
-            self._pool = WorkerPool(
-                startup,
-                context,
-                self._source,
-                with_stacks=settings.timeout > 0,
-                page_locker=settings.page_locker,
-            )
-            self._pin_thread: PinThread | None = None
-            if settings.pin_memory:
-                self._pin_thread = PinThread(self._pool, self._source)
+        self._pin_thread: PinThread | None = None
+        with step(self._source), ExitStack() as on_failure:
+            with interrupts_held_back():
+                self._pool = WorkerPool(
+                    startup,
+                    context,
+                    self._source,
+                    with_stacks=settings.timeout > 0,
+                    page_locker=settings.page_locker,
+                )
+                on_failure.callback(self._close_pool)  # a traceback would keep the workers
+                if settings.pin_memory:
+                    self._pin_thread = PinThread(self._pool, self._source)
             self._begin_epoch()
+            on_failure.pop_all()
 
     def _begin_epoch(self) -> None:
         num_workers = self._settings.num_workers

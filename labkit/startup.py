@@ -20,6 +20,7 @@ import multiprocessing.resource_tracker
 import pickle
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -30,7 +31,13 @@ from typing import Any, ClassVar
 from labkit.by_value import by_value_pickler, by_value_reducers
 from labkit.errors import StartupNotPicklable
 
-__all__ = ["Startup", "prepare_start_method", "resolve_context", "starting"]
+__all__ = [
+    "Startup",
+    "interrupts_held_back",
+    "prepare_start_method",
+    "resolve_context",
+    "starting",
+]
 
 
 @dataclass
@@ -126,6 +133,26 @@ def _main_can_be_imported() -> bool:
 
 def _came_from_standard_input() -> bool:
     return getattr(sys.modules["__main__"], "__file__", None) == "<stdin>"
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """A Ctrl-C that comes while this is active comes at its end: what is half made by then, a
+    process above all, would be known to nobody.
+    """
+    # Only the main thread is ever interrupted, and only by a handler that is written in Python.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or not callable(signal.getsignal(signal.SIGINT)):
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

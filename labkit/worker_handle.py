@@ -168,6 +168,7 @@ class WorkerHandle:
                 self.process.close()
         finally:
             end_of(self)
+            del self.logbook  # and its memory, also where a traceback keeps this object
             self.receiver.close(self.pid)
             self._close_pipes()
 

@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import gc
 import logging
 import multiprocessing
 import os
@@ -10,8 +11,10 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,7 @@ from torch.utils.data import get_worker_info as torch_get_worker_info
 
 import labkit
 from labkit.errors import LoaderTimeout, NestedWorkers, WorkerDied
+from tests import leftovers
 from tests.comparison import differences
 from tests.datasets import (
     EndsAtTwo,
@@ -39,6 +43,7 @@ from tests.datasets import (
 from tests.scripts import alive, family_of, run_cells, seconds_until, started
 
 METHODS = ["fork", "spawn", "forkserver"]
+INTERRUPTIONS = int(os.environ.get("LABKIT_INTERRUPTIONS", "12"))  # of a loader's start
 HOW_IT_IS_TOLD = {
     "SIGKILL": ("SIGKILL", -signal.SIGKILL, "is killed by signal: Killed (SIGKILL)"),
     "SIGTERM": ("SIGTERM", -signal.SIGTERM, "is killed by signal: Terminated (SIGTERM)"),
@@ -481,6 +486,59 @@ def test_after_a_kernels_interrupt_the_next_cell_iterates_again(method, persiste
     if method == "fork" or not persistent:
         assert children["stdout"] == "[]\n"
     assert more["stdout"] == "[0, 1, 2, 3, 4]\n", more["traceback"]
+
+
+@contextmanager
+def interrupted_at(line: int):
+    """A Ctrl-C where this process begins its `line`-th line of Python. Gives how many it began."""
+    begun, pid = [0], os.getpid()
+
+    def trace(frame, event, _):
+        if event == "line" and os.getpid() == pid:
+            begun[0] += 1
+            if begun[0] == line:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield begun
+    finally:
+        sys.settrace(before)
+
+
+# In a callback of a weak reference Python tells of an interrupt, and goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("method", "pin_memory"), [("fork", False), ("forkserver", True)])
+def test_a_ctrl_c_at_any_line_of_a_loaders_start_leaves_nothing_behind(method, pin_memory):
+    """Although the traceback is kept, as a notebook keeps it, until the iterator is made."""
+    loader = labkit.DataLoader(
+        Samples(8), 2, num_workers=2, multiprocessing_context=method, pin_memory=pin_memory
+    )
+    for _ in range(2):  # the first one may start a fork server
+        with interrupted_at(0) as lines:
+            batches = iter(loader)
+        assert torch.cat(list(batches)).tolist() == list(range(8))
+    kept, held = [], []
+    for line in range(1, lines[0], max(1, lines[0] // INTERRUPTIONS)):
+        gc.collect()
+        before = leftovers.take()
+        try:
+            with interrupted_at(line):
+                batches = iter(loader)
+        except KeyboardInterrupt as interrupt:
+            kept.append(interrupt)
+            if leftovers.since(before):
+                held.append(line)
+                kept.pop()
+                del interrupt
+        else:
+            assert torch.cat(list(batches)).tolist() == list(range(8))
+            del batches
+        assert leftovers.since(before) == [], line
+    assert len(kept) > INTERRUPTIONS / 2
+    assert all(line > 0.9 * lines[0] for line in held), (held, lines[0])
 
 
 # What a worker is like

@@ -1,11 +1,13 @@
 """When a call returned and when its copy was done, noted on one clock and compared."""
 
+import time
+
 import pytest
 import torch
 
 from labkit.lab import on_device
 from labkit.lab.explain import sentence
-from labkit.lab.on_device import sweep
+from labkit.lab.on_device import sweep, work_log
 from labkit.lab.on_device.copies_to_device import (
     QUANTITIES,
     WAYS,
@@ -35,12 +37,32 @@ def test_a_call_and_its_work_are_noted_on_one_clock(slow_device):
         slow_device.synchronize()
     copy, step = log.operations()
     copying, stepping, waiting = log.calls
-    assert copying.start <= copy.start < copy.end - 0.09
+    # The event before the copy is recorded just before the call.
+    assert copying.start - 0.01 <= copy.start < copy.end - 0.09
     assert copying.end - copying.start >= 0.09  # it blocked
     assert stepping.end < step.end
     assert waiting.end >= step.end - 0.01
     assert (copy.kind, copy.nbytes, copy.stream) == ("copy", NBYTES, "default stream")
     assert [call.kind for call in log.calls] == ["copy", "step", "wait"]
+
+
+def test_a_thread_that_was_stopped_while_the_clocks_were_joined_notes_right_times(
+    slow_device, monkeypatch
+):
+    seconds = time.monotonic
+    stalls = iter([0, 0.2, 0, 0.2])  # in the middle of the first pairs
+
+    def stalled():
+        time.sleep(next(stalls, 0))
+        return seconds()
+
+    monkeypatch.setattr(work_log.time, "monotonic", stalled)
+    log = WorkLog(slow_device)
+    with log.issuing("copy", "copy 0"):
+        slow_device.to_device(torch.zeros(NBYTES // 4), non_blocking=False)
+    with log.waiting("copy 0"):
+        slow_device.synchronize()
+    assert log.operations()[0].end <= log.calls[-1].end + 0.05
 
 
 @pytest.mark.parametrize("way", WAYS)
