@@ -1,6 +1,7 @@
 """Run all episodes of the grid and all special ones, and write README.md.
 
-python -m tests.faults [--only WORDS] [--lanes N] [--anew] [--skip-special] [--skip-grid]
+python -m tests.faults [--only WORDS] [--cover N] [--lanes N] [--anew]
+                       [--skip-special] [--skip-grid]
 
 Ctrl-C ends it; the next run goes on where it was, with what was not good first of all. Outcomes are
 kept in build/faults.jsonl.
@@ -29,6 +30,7 @@ def main() -> int:
     """Returns the exit code: 1 if anything was not as it must be."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="words that an episode's name has, all of them")
+    parser.add_argument("--cover", type=int, default=0, help="some, with every N circumstances")
     parser.add_argument("--lanes", type=int, default=2, help="processes for each start method")
     parser.add_argument("--anew", action="store_true", help="forget what has been run")
     parser.add_argument("--skip-special", action="store_true", help="the grid alone")
@@ -43,7 +45,7 @@ def main() -> int:
     told = Told.load(TOLD)
     try:
         if not args.skip_grid:
-            _run_grid(outcomes, args.only.split(), args.lanes)
+            _run_grid(outcomes, args.only.split(), args.cover, args.lanes)
         if not args.skip_special:
             _run_specials(told, args.only.split())
     except KeyboardInterrupt:
@@ -56,12 +58,12 @@ def main() -> int:
     return int(bad > 0)
 
 
-def _run_grid(outcomes: dict[Episode, Outcome], words: list[str], lanes: int) -> None:
-    """The covering selection first: whoever cancels has seen every pair."""
-    everything = list(all_episodes())
-    ordered = dict.fromkeys([*covering(everything), *everything])
+def _run_grid(outcomes: dict[Episode, Outcome], words: list[str], cover: int, lanes: int) -> None:
+    """A covering selection first: whoever cancels has seen every pair."""
+    wanted = [e for e in all_episodes() if all(word in str(e) for word in words)]
+    ordered = covering(wanted, cover) if cover else dict.fromkeys([*covering(wanted), *wanted])
     good = {episode for episode, outcome in outcomes.items() if not outcome.verdict}
-    left = [e for e in ordered if e not in good and all(word in str(e) for word in words)]
+    left = [episode for episode in ordered if episode not in good]
     with tqdm(total=len(left), unit="episode", smoothing=0.05) as bar:
         for episode, outcome in run_all(by_start_method(left, lanes)):
             outcomes[episode] = outcome

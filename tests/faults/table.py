@@ -14,6 +14,7 @@ from pathlib import Path
 
 from labkit.lab.explain.wording import machine_words
 from labkit.lab.machine import machine
+from tests.faults.covering import Combination, met_in
 from tests.faults.episode import FACTORS, Episode, Outcome, all_episodes
 from tests.faults.special import SPECIALS, Told
 
@@ -103,14 +104,22 @@ def _counts(outcomes: Outcomes) -> Iterable[str]:
     run = Counter(episode.start_method for episode in outcomes)
     again = sum(outcome.tries > 1 for outcome in outcomes.values())
     yield "## The grid\n"
-    yield "| start method | episodes | run | good |\n|---|---|---|---|"
+    yield "| start method | episodes | run | good | every three circumstances together |"
+    yield "|---|---|---|---|---|"
     for method, count in of_method.items():
         bad = sum(e.start_method == method and bool(o.verdict) for e, o in outcomes.items())
-        yield f"| {method} | {count:,} | {run[method]:,} | {run[method] - bad:,} |"
+        met, all_of_them = _threes(outcomes, method), _threes(all_episodes(), method)
+        threes = f"{len(met):,} of {len(all_of_them):,}"
+        yield f"| {method} | {count:,} | {run[method]:,} | {run[method] - bad:,} | {threes} |"
     yield f"\nRun more than once because they were late: {again}.\n"
     for episode, outcome in outcomes.items():
         if outcome.verdict:
             yield f"- **{episode}**: {'; '.join(outcome.verdict)}"
+
+
+def _threes(episodes: Iterable[Episode], method: str) -> set[Combination]:
+    of_method = [episode for episode in episodes if episode.start_method == method]
+    return set().union(*(met_in(episode, 3) for episode in of_method))
 
 
 def _by_fault_and_stage(outcomes: Outcomes) -> Iterable[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import labkit
-from tests.faults.covering import covering, pairs_of
+from tests.faults.covering import covering, met_in
 from tests.faults.episode import FACTORS, Episode, Outcome, all_episodes
 from tests.faults.gate import Gate, settle
 from tests.faults.lanes import by_start_method, run_all
@@ -24,8 +24,8 @@ def test_every_episode_of_a_covering_selection_ends_in_time_right_and_clean():
 
 def test_every_pair_of_values_occurs_in_the_selection():
     """Every pair that any episode has; and what no episode has, is what means nothing."""
-    there = set().union(*map(pairs_of, all_episodes()))
-    assert set().union(*map(pairs_of, CHOSEN)) == there
+    there = set().union(*map(met_in, all_episodes()))
+    assert set().union(*map(met_in, CHOSEN)) == there
     factors = [[(name, value) for value in values] for name, values in FACTORS.items()]
     products = (itertools.product(*two) for two in itertools.combinations(factors, 2))
     missing = set(itertools.chain.from_iterable(products)) - there
@@ -34,6 +34,14 @@ def test_every_pair_of_values_occurs_in_the_selection():
     in_a_group = {(f, "process group") for f in FACTORS["fault"] if f not in signals}
     assert {(one[1], other[1]) for one, other in missing} == alone | in_a_group
     assert len(CHOSEN) < 50
+
+
+def test_every_three_values_occur_in_a_larger_selection():
+    spawned = [episode for episode in all_episodes() if episode.start_method == "spawn"]
+    chosen = covering(spawned, 3)
+    met = set().union(*(met_in(episode, 3) for episode in chosen))
+    assert met == set().union(*(met_in(episode, 3) for episode in spawned))
+    assert len(chosen) < len(spawned) / 4
 
 
 def test_a_covering_selection_of_a_small_grid_is_as_small_as_can_be():
