@@ -131,9 +131,13 @@ def _in_words(label: str, faults: Faults) -> str:
     worker, reader = faults.worker, faults.reader
     return (
         f"{label}: {worker[0]:,} faults in the worker for batch 0, a median of "
-        f"{number(faults.late(worker))} over the second half of the batches; in the main process "
-        f"{reader[0]:,}, then {number(faults.late(reader))}."
+        f"{_count(faults.late(worker))} over the second half of the batches; in the main process "
+        f"{reader[0]:,}, then {_count(faults.late(reader))}."
     )
+
+
+def _count(median: float) -> str:
+    return f"{median:,.0f}" if median % 1 == 0 else number(median)
 
 
 def _figure(found: Mapping[str, Faults], colours: Theme) -> Figure:

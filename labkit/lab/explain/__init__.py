@@ -98,7 +98,7 @@ def _factor_predicted(result: Result, factor: float) -> str:
         least, greatest = result.labels[:2]
     count = len(result.labels)
     effect = compare(result, greatest, least, count * (count - 1) // 2)
-    said = f"You expected a factor of {factor:g} from {least} to {greatest}"
+    said = f"You expected a factor of {factor:,g} from {least} to {greatest}"
     if factor == 1:
         said = f"You expected no difference from {least} to {greatest}"
     if effect.scale == "difference":

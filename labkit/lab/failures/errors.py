@@ -21,8 +21,8 @@ import labkit
 from labkit.errors import LabkitError
 from labkit.lab.failures.outcome import Beside
 from labkit.lab.shared_memory.holdings import remove_names
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import in_a_child
+from labkit.lab.table import Table
 
 __all__ = ["Errors", "every_error"]
 

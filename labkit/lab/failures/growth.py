@@ -19,8 +19,8 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from labkit.lab.failures.sides import SIDES, Side
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import in_a_child
+from labkit.lab.table import Table
 
 __all__ = ["KINDS", "Grown", "Growth", "Names", "grow", "private_bytes"]
 

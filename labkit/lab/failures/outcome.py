@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from labkit.lab.shared_memory.table import Table
+from labkit.lab.code_spans import with_code
+from labkit.lab.table import Table
 
 __all__ = ["Beside", "Left", "Outcome", "verdicts"]
 
@@ -241,7 +242,7 @@ _CELL = (
 def _row(name: str, texts: Sequence[str], is_output: bool) -> str:
     cells = []
     for text in texts:
-        shown = escape(text or "nothing")
+        shown = with_code(text or "nothing")
         if is_output and text:
             style = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; "
             style += "color: inherit; background: none; padding: 0"

@@ -18,7 +18,7 @@ from labkit.lab.failures.growth import Names
 from labkit.lab.failures.outcome import Outcome
 from labkit.lab.failures.playing import played
 from labkit.lab.failures.sides import PYTORCH, Side
-from labkit.lab.shared_memory.table import Table
+from labkit.lab.table import Table
 
 __all__ = ["FAULTS", "Symptoms", "examine"]
 

@@ -15,6 +15,7 @@ from html import escape
 from typing import Any
 
 from labkit.lab import need
+from labkit.lab.code_spans import with_code
 from labkit.lab.plots.lettering import DPI
 
 need("matplotlib")
@@ -134,7 +135,7 @@ class Picture:
         """The figure in the page's colours, and the sentence: for a notebook, or a widget."""
         width = css_width(self.figure)
         shown = _either(self.png, png(self.draw(True)), self.alt, width)
-        under = f"<figcaption>{escape(self.sentence)}</figcaption>" if self.sentence else ""
+        under = f"<figcaption>{with_code(self.sentence)}</figcaption>" if self.sentence else ""
         return f'<figure style="margin: 0">{shown}{under}</figure>'
 
     def __repr__(self) -> str:

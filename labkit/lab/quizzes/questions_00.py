@@ -29,7 +29,7 @@ QUESTIONS = (
         (
             Option(
                 "`arena`",
-                "Its segments are anonymous (memfd): memory limits them, the size of `/dev/shm` "
+                "Its segments have no name in there: memory limits them, the size of `/dev/shm` "
                 "does not.",
             ),
             Option(
@@ -39,12 +39,12 @@ QUESTIONS = (
             ),
             Option(
                 "`file_descriptor`",
-                "What travels is a descriptor of an anonymous segment, and that needs no room in "
+                "What travels is a descriptor of a segment without a name, which needs no room in "
                 "`/dev/shm`.",
             ),
             Option(
                 "`copy`",
-                "It uses no shared memory: all bytes go through the workers' channels.",
+                "It uses no shared memory: all bytes are in the message, through the result queue.",
             ),
         ),
     ),

@@ -14,8 +14,8 @@ from labkit.lab.shared_memory.holdings import holdings
 from labkit.lab.shared_memory.killed import kill_main
 from labkit.lab.shared_memory.limits import full_dev_shm, keep_all
 from labkit.lab.shared_memory.locks import module_lock
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Bundles, Way
+from labkit.lab.table import Table
 
 __all__ = [
     "LABKIT",

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import torch
 
 from labkit.channel import Channel, handed_over
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Way, in_a_child
+from labkit.lab.table import Table
 from labkit.sharing import BatchPickler, loads, make_receiver, make_sender
 
 __all__ = ["read_after_the_end"]

@@ -32,8 +32,8 @@ from labkit.lab.shared_memory.main_processes import (
     started,
     wait_until_ready,
 )
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Bundles, Way, in_a_child
+from labkit.lab.table import Table
 from labkit.sharing.names import remove_orphans
 
 __all__ = ["Killed", "Left", "kill_main"]

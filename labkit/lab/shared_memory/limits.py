@@ -21,8 +21,8 @@ import torch
 
 from labkit.lab.resources import running
 from labkit.lab.shared_memory.holdings import DEV_SHM, remove_names
-from labkit.lab.shared_memory.table import Table
 from labkit.lab.shared_memory.ways import LABKIT, PYTORCH, Bundles, Way, in_a_child
+from labkit.lab.table import Table
 
 __all__ = ["FullDevShm", "Outcome", "can_mount", "full_dev_shm", "keep_all"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labkit.lab import programs
 from labkit.lab.child import output_of
-from labkit.lab.shared_memory.table import Table
+from labkit.lab.table import Table
 
 __all__ = ["module_lock"]
 

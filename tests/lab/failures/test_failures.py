@@ -239,7 +239,22 @@ def test_the_figures_are_light_or_dark_and_told_in_words(shown, tmp_path):
 
 
 def test_a_side_that_was_given_up_is_said_to_be():
-    assert "PyTorch given up after 3.00 s, labkit after 0.250 s" in picture.sentence([FAKE])
+    assert "Killed worker: PyTorch given up after 3.00 s, labkit after 0.250 s" in picture.alt(
+        [FAKE]
+    )
+    said = picture.sentence([FAKE])
+    assert "PyTorch had not told 1 of 1 when it was given up, labkit none." in said
+    assert "Of the 0 that both told, labkit was first with none." in said
+
+
+def test_it_is_counted_who_told_first():
+    def told(failure, pytorch_s, labkit_s):
+        sides = [outcome("PyTorch", seconds=pytorch_s), outcome("labkit", seconds=labkit_s)]
+        return Beside(failure, sides, "fork")
+
+    pairs = [FAKE, told("Ctrl-C", 0.1, 0.2), told("slow batch", 2.0, 1.0)]
+    assert "Of the 2 that both told, labkit was first with 1." in picture.sentence(pairs)
+    assert "Ctrl-C: PyTorch after 0.100 s, labkit after 0.200 s." in picture.alt(pairs)
 
 
 def test_the_batch_that_claims_too_much_takes_nothing():

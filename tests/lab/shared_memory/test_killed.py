@@ -106,8 +106,14 @@ def left(way, names, worker_s, names_s):
 def test_the_picture_says_in_words_what_it_shows():
     found = [left(LABKIT[1], 2, 0.05, 0.06), left(PYTORCH[0], 5, 4.5, None)]
     picture = killed_picture.show(found)
-    assert "file_system: worker gone after 0.05 s; 2 names, gone after 0.06 s." in picture.sentence
+    assert "file_system: worker gone after 0.05 s; 2 names, gone after 0.06 s." in picture.alt
     assert "PyTorch: file_system: worker gone after 4.50 s; 5 names, gone after more than" in (
+        picture.alt
+    )
+    assert "was gone after 0.05 s (file_system), the last after 4.50 s (PyTorch: file_system)" in (
+        picture.sentence
+    )
+    assert "file_system (for 0.06 s), PyTorch: file_system (for more than the 8.00 s" in (
         picture.sentence
     )
     assert picture.sentence in picture.alt

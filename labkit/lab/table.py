@@ -1,6 +1,6 @@
 """A small table of findings, which a notebook shows, and whose text is the same in every run.
 
-Before it: the experiments of this package.
+Before it: `shared_memory`, `failures`, `feeding`, `learner`, which find them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+
+from labkit.lab.code_spans import with_code
 
 __all__ = ["Table"]
 
@@ -42,7 +44,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         def row(name: object, cells: Sequence[object]) -> str:
-            rest = "".join(f'<td style="{_CELL}">{escape(str(cell))}</td>' for cell in cells)
+            rest = "".join(f'<td style="{_CELL}">{with_code(str(cell))}</td>' for cell in cells)
             head = f'<th scope="row" style="{_CELL}">{escape(str(name))}</th>'
             return f"<tr>{head}{rest}</tr>"
 
