@@ -12,8 +12,11 @@ import sys
 __all__ = ["main"]
 
 _COMMANDS = {
+    "advise": ("labkit.lab.advising.command", "say what holds your dataset's loading back"),
     "bench": ("labkit.lab.bench", "measure this loader and PyTorch's on this machine"),
     "doctor": ("labkit.lab.doctor", "say what this machine has, and what that means for loading"),
+    "edition": ("labkit.lab.edition", "make a set of the notebooks for nbgrader"),
+    "lab": ("labkit.lab.notebooks", "copy the notebooks of the course, or say where they are"),
     "record": ("labkit.lab.record", "measure on this machine's GPU, and keep that as JSON"),
 }
 

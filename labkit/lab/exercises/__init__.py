@@ -2,7 +2,8 @@
 
 An answer runs in a process of its own under a time limit, so an endless loop, a deadlock or a
 crash ends there and is explained like any other failure; see `confined`. `checks_NN` holds the
-exercises of notebook NN, `exercise` finds them, `report` is what the learner reads.
+exercises of notebook NN, `exercise` finds them, `report` is what the learner reads. What is right
+is noted in `passes`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,20 @@ from labkit.lab.exercises.exercise import (
 )
 from labkit.lab.exercises.report import Failure, Hint, Report
 from labkit.lab.exercises.trial import Case, Raised, Wrong, put_to_the_test, shown
+from labkit.lab.passes import note
 from labkit.lab.source import Source
 
-__all__ = ["Failure", "Hint", "Report", "all_exercises", "check", "hint", "solution"]
+__all__ = [
+    "Failure",
+    "Hint",
+    "NotRight",
+    "Report",
+    "all_exercises",
+    "check",
+    "graded",
+    "hint",
+    "solution",
+]
 
 _SENT_BY_VALUE = "<dynamic-code>"  # what cloudpickle writes as the file of a cell's function
 _hints_given: Counter[str] = Counter()
@@ -59,7 +71,27 @@ def check(id: str, answer: Any, *, seconds: float | None = None) -> Report:
     except Exception as error:
         return _cannot_be_sent(exercise, error)
     ended = run_in_child(put_to_the_test, exercise.run, answer, arguments, seconds=limit)
-    return _report(exercise, answer, ended, limit)
+    report = _report(exercise, answer, ended, limit)
+    if report.passed:
+        note(id)
+    return report
+
+
+class NotRight(AssertionError):
+    """An answer that is graded is not right; the text is the report."""
+
+
+def graded(id: str, answer: Any) -> Report:
+    """As `check`, for a cell that gives points: an error where the answer is not right.
+
+    Raises:
+        NotRight: with the report as its text.
+        ValueError: there is no such exercise.
+    """
+    report = check(id, answer)
+    if not report.passed:
+        raise NotRight(report.as_text())
+    return report
 
 
 def hint(id: str, number: int | None = None) -> Hint:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import labkit
+from labkit.lab import notebooks
 from labkit.lab.source import Source
 
 __all__ = ["Exercise", "all_exercises", "find_exercise", "find_solution"]
@@ -68,14 +68,14 @@ def all_exercises() -> list[Exercise]:
 def find_solution(exercise: Exercise) -> Source:
     """The text of the solution, out of `notebooks/solutions/NN_….py`.
 
-    A kernel works in the notebook's folder, so that is looked through first, and then the checkout
-    from which labkit was installed.
+    A kernel works in the notebook's folder, so that is looked through first, and then the notebooks
+    of this labkit: in the checkout, or in what a wheel brought.
 
     Raises:
-        FileNotFoundError: there is no such file in either place.
+        FileNotFoundError: there is no such file in any of these places.
         LookupError: it does not define what the learner fills in.
     """
-    folders = [Path.cwd(), Path.cwd() / "notebooks", Path(labkit.__file__).parents[1] / "notebooks"]
+    folders = [Path.cwd(), Path.cwd() / "notebooks", *notebooks.places()]
     number = exercise.id.partition(".")[0]
     files = [file for folder in folders for file in sorted(folder.glob(f"solutions/{number}_*.py"))]
     if not files:

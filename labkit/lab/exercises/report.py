@@ -6,12 +6,13 @@ page's own, light or dark.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-__all__ = ["Failure", "Hint", "Report", "with_code"]
+from labkit.lab.code_spans import with_code
+
+__all__ = ["Failure", "Hint", "Report"]
 
 Verdict = Literal["right", "not right yet", "not yet done"]
 _SIGNS = {"right": "✓", "not right yet": "✗", "not yet done": "…"}
@@ -145,8 +146,3 @@ class Hint:
             f"<p>{with_code(self.remark)}</p>"
         )
         return {"text/plain": self.as_text(), "text/html": html}
-
-
-def with_code(text: str) -> str:
-    """HTML of a plain text in which `this` is code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

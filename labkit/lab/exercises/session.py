@@ -20,7 +20,7 @@ _LIMIT_SECONDS = 10.0
 
 
 def end_session(session: int) -> None:
-    """Kill the session's processes and wait until they are gone.
+    """Kill the session's processes, but not this one, and wait until they are gone.
 
     multiprocessing's resource tracker ends by itself when nobody is left who holds its pipe, and
     then removes the names in shared memory that they left: it gets the time for that.
@@ -42,7 +42,7 @@ def _members(session: int) -> list[Any]:
     found = []
     for pid in psutil.pids():
         with suppress(psutil.Error, OSError):
-            if os.getsid(pid) == session:
+            if os.getsid(pid) == session and pid != os.getpid():
                 process = psutil.Process(pid)
                 if process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)

@@ -1,7 +1,8 @@
 """Quizzes: at the end of notebook NN, `quiz("NN")` asks 3 to 5 questions, offline.
 
 `questions_NN` holds a notebook's questions. The same quiz is a form to be filled in where widgets
-are live (`form`), unfolding HTML where they are not, and plain text everywhere.
+are live (`form`), unfolding HTML where they are not, and plain text everywhere. A right answer is
+noted in `passes`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from html import escape
 from typing import Any
 
 from labkit.lab import MissingPackage
-from labkit.lab.exercises.report import with_code
+from labkit.lab.code_spans import with_code
+from labkit.lab.passes import note, question_id
 
 __all__ = ["Option", "Question", "Quiz", "all_numbers", "quiz"]
+
+_APART = "margin-top: 1.2em"
 
 
 def quiz(number: str) -> Quiz:
@@ -85,7 +89,14 @@ class Quiz:
         letters = string.ascii_lowercase[: len(options)]
         if len(letter) != 1 or letter not in letters:
             raise ValueError(f"question {question} has the options {', '.join(letters)}")
-        return options[letters.index(letter)].verdict
+        return self.answer(question, letters.index(letter)).verdict
+
+    def answer(self, question: int, option: int) -> Option:
+        """The option (from 0) of a question (from 1), which is noted if it is right."""
+        chosen = self.questions[question - 1].options[option]
+        if chosen.right:
+            note(question_id(self.number, question))
+        return chosen
 
     def as_text(self) -> str:
         """The questions and their options, without the answers."""
@@ -109,8 +120,8 @@ class Quiz:
                 for option in question.options
             )
             parts.append(
-                f'<div role="group" aria-label="Question {number}"><p><strong>{number}. '
-                f"{with_code(question.text)}</strong></p>{options}</div>"
+                f'<div role="group" aria-label="Question {number}" style="{_APART}">'
+                f"<p><strong>{number}. {with_code(question.text)}</strong></p>{options}</div>"
             )
         title = f"Quiz {escape(self.number)}: open the option that you would choose"
         return f'<section aria-label="{title}"><p>{title}.</p>{"".join(parts)}</section>'

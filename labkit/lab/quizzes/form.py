@@ -11,10 +11,10 @@ from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from labkit.lab import need
-from labkit.lab.exercises.report import with_code
+from labkit.lab.code_spans import with_code
 
 if TYPE_CHECKING:
-    from labkit.lab.quizzes import Question, Quiz
+    from labkit.lab.quizzes import Quiz
 
 __all__ = ["QuestionForm", "QuizForm"]
 
@@ -30,7 +30,7 @@ class QuizForm:
 
     def __init__(self, quiz: Quiz) -> None:
         self.questions = [
-            QuestionForm(number, question) for number, question in enumerate(quiz.questions, 1)
+            QuestionForm(quiz, number) for number in range(1, len(quiz.questions) + 1)
         ]
         self.widget = widgets.VBox([question.widget for question in self.questions])
 
@@ -38,8 +38,9 @@ class QuizForm:
 class QuestionForm:
     """A question, with `choice` (its `index` is the option's), `check` (a button) and `status`."""
 
-    def __init__(self, number: int, question: Question) -> None:
-        self._question = question
+    def __init__(self, quiz: Quiz, number: int) -> None:
+        self._quiz, self._number = quiz, number
+        question = quiz.questions[number - 1]
         # A radio button's label is plain text.
         labels = [
             f"{letter}) {option.text.replace('`', '')}"
@@ -66,7 +67,7 @@ class QuestionForm:
         if self.choice.index is None:
             self.status.value = _status("Choose an answer first.")
             return
-        option = self._question.options[self.choice.index]
+        option = self._quiz.answer(self._number, self.choice.index)
         sign = "✓" if option.right else "✗"
         self.status.value = _status(
             f'<span aria-hidden="true">{sign}</span> {with_code(option.verdict)}'
