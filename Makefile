@@ -15,8 +15,11 @@ ROOT   := $(if $(filter 0,$(shell id -u)),--allow-root)
 STAMP  := $(VENV)/labkit-installed
 MOVED  := $(if $(filter $(abspath $(VENV)),$(shell cat $(STAMP) 2>/dev/null)),,moved)
 
+# nbgrader is there for a test; its menus have no place in a learner's JupyterLab.
+NBGRADER := $(addprefix nbgrader.server_extensions.,formgrader validate_assignment assignment_list course_list)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test faults chaos soak lint format bench notebooks clean moved
+.PHONY: help setup lab test faults chaos soak lint format package bench validate notebooks needs clean moved
 
 help: ## list these commands
 	@echo 'make COMMAND [ARGS="..."] [PYTHON=python3.12]'
@@ -34,13 +37,17 @@ $(STAMP): pyproject.toml constraints.txt $(MOVED)
 	@echo 'installing into $(VENV), which takes a few minutes ...'
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt \
 	  --config-settings editable_mode=compat -e '.[lab,dev]'
+	$(PY) -m jupyter labextension disable --level=sys_prefix @jupyter/nbgrader >/dev/null 2>&1
+	$(PY) -m jupyter server extension disable --sys-prefix $(NBGRADER) >/dev/null 2>&1
 	@echo '$(abspath $(VENV))' > $@
 
 lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
 	$(PY) -m jupyter lab --ServerApp.root_dir=notebooks \
 	  --LabApp.default_url='/lab/tree/$(FIRST)' $(ROOT) $(ARGS)
 
+# Compiled once: where Python stores no bytecode, each of hundreds of processes would do it anew.
 test: setup ## run the tests and check every notebook; ARGS go to pytest
+	@$(PY) -m compileall -q labkit tests scripts
 	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: setup ## plant every fault, and write tests/faults/README.md; ARGS as of `python -m tests.faults`
@@ -61,11 +68,22 @@ format: setup ## let ruff put the code in order
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+package: setup ## build the wheel and the sdist into dist; ARGS as of `python -m build`
+	$(PY) -m build --no-isolation $(ARGS)
+
 bench: setup ## measure the loaders on this machine; ARGS go to `python -m labkit bench`
 	$(PY) -m labkit bench $(ARGS)
 
+validate: setup ## predict settings of the loader, then measure them; ARGS as of `python -m labkit.lab.simulate validate`
+	$(PY) -m labkit.lab.simulate validate $(ARGS)
+
 notebooks: setup ## run every notebook again and store its outputs; ARGS name single ones
 	$(PY) -m scripts.execute_notebooks $(ARGS)
+	$(PY) -m scripts.numbers_to_expect
+
+needs: setup ## measure what a learner needs of a server, and write notebooks/NUMBERS.md
+	$(PY) -m scripts.learner_needs $(ARGS)
+	$(PY) -m scripts.numbers_to_expect
 
 clean: ## remove .venv, caches and build results
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,6 +23,8 @@ from scripts.small_machine import Group, Limits
 MEMORY_MOST = 1.5e9  # bytes that a notebook and its workers may hold
 PEAKS = pytest.StashKey[dict[str, int]]()
 
+os.environ["LABKIT_PROGRESS"] = "off"  # no test keeps what it passes, nor does a kernel of one
+
 limits = cache(Limits.here)
 _start_new_kernel = nbval.kernel.start_new_kernel
 

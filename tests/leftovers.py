@@ -27,11 +27,12 @@ NAMES_ARE_OURS = "PYTEST_XDIST_WORKER" not in os.environ
 """Whether a new name must come from this process and its family. Where tests run beside each other
 it may be another's; then `conftest.py` asks once, when all have ended."""
 
-# Started once a process when first needed, by multiprocessing and by PyTorch, and kept.
+# Started once a process when first needed, by multiprocessing, by PyTorch and by the lab, and kept.
 SERVERS = (
     "from multiprocessing.forkserver import main",
     "from multiprocessing.resource_tracker import main",
     "torch_shm_manager",
+    "from labkit.lab.experiments.fresh_server import serve",
 )
 TORCH_SHM_SOCKET = "/torch-shm-dir-"
 
@@ -106,7 +107,8 @@ Belongings = Counter[Hashable]
 def take() -> Belongings:
     """List what this process owns, each thing as often as it owns it."""
     servers, children = _family()
-    pipes_to_servers = {target for pid in servers for _, target in _descriptors_of(pid)}
+    of_servers = (target for pid in servers for _, target in _descriptors_of(pid))
+    pipes_to_servers = {t for t in of_servers if not t.startswith("/") or t.endswith("(deleted)")}
     mine: Belongings = Counter(children)
     mine.update(Thread(t.ident or 0, t.name) for t in threading.enumerate())
     mine.update(d for d in _descriptors() if d.target not in pipes_to_servers)
@@ -140,19 +142,36 @@ def since(before: Belongings, grace: float = 2.0) -> list[str]:
 
 def _family() -> tuple[set[int], list[Process]]:
     """Return the servers, which may stay, and all other descendants."""
-    me = psutil.Process()
+    me = os.getpid()
     servers, others = set(), []
-    for child in me.children(recursive=True):
+    for child in _descendants_of(me):
         try:
             # A worker that was forked by the fork server shows the same command line, but is
             # not our child; neither is a server that a worker started for itself.
-            if child.ppid() == me.pid and _is_server(child):
+            if child.ppid() == me and _is_server(child):
                 servers.add(child.pid)
             else:
                 others.append(Process(child.pid, child.create_time()))
         except psutil.NoSuchProcess:
             continue
     return servers, others
+
+
+def _descendants_of(pid: int) -> list[psutil.Process]:
+    """Ask the kernel, where it tells: psutil reads the parent of every process on the machine."""
+    tasks = f"/proc/{pid}/task"
+    try:
+        families = [Path(tasks, thread, "children").read_text() for thread in os.listdir(tasks)]
+    except OSError:  # a thread has just ended
+        families = []
+    if not families:
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(pid).children(recursive=True)
+    found = []
+    for child in map(int, " ".join(families).split()):
+        with suppress(psutil.NoSuchProcess):
+            found += [psutil.Process(child), *_descendants_of(child)]
+    return found
 
 
 def _is_server(process: psutil.Process) -> bool:

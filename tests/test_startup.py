@@ -70,9 +70,35 @@ for method in ["fork", "spawn", "forkserver"]:
 """
 
 
-def test_what_a_cell_defines_works_under_every_start_method():
+TALK = """
+import sys, labkit
+from tests.datasets import Mapped
+
+def talk(i):
+    print("item", i)
+    print("warning", i, file=sys.stderr)
+    return i
+
+def load(method):
+    loader = labkit.DataLoader(Mapped(talk, 2), num_workers=2, multiprocessing_context=method)
+    assert len(list(loader)) == 2
+"""
+WITHOUT_LINE_END = """
+data = Mapped(lambda i: print("no end", end=""), 1)
+list(labkit.DataLoader(data, batch_size=None, num_workers=1))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """What each of these cells gave in one kernel, by its source."""
+    cells = [DEFINITIONS, USE, TALK, *(f"load({method!r})" for method in METHODS), WITHOUT_LINE_END]
+    return dict(zip(cells, run_cells(*cells), strict=True))
+
+
+def test_what_a_cell_defines_works_under_every_start_method(kernel):
     """W4, in a kernel; the batch's class and the exception's come back as the cell's own."""
-    _, use = run_cells(DEFINITIONS, USE)
+    use = kernel[USE]
     assert use["error"] is None, use["traceback"]
     assert use["stdout"].split("\n")[:3] == [f"{method} works" for method in METHODS]
 
@@ -249,24 +275,10 @@ def test_a_context_without_a_method_is_the_default_one():
     assert len(list(loader)) == 1
 
 
-def test_a_workers_print_reaches_the_cell_that_started_it():
+def test_a_workers_print_reaches_the_cell_that_started_it(kernel):
     """W7: under each start method, tagged with the worker id."""
-    define = """
-        import sys, labkit
-        from tests.datasets import Mapped
-
-        def talk(i):
-            print("item", i)
-            print("warning", i, file=sys.stderr)
-            return i
-
-        def load(method):
-            loader = labkit.DataLoader(
-                Mapped(talk, 2), num_workers=2, multiprocessing_context=method)
-            assert len(list(loader)) == 2
-    """
-    _, *results = run_cells(define, *(f"load({method!r})" for method in METHODS))
-    for method, result in zip(METHODS, results, strict=True):
+    for method in METHODS:
+        result = kernel[f"load({method!r})"]
         assert result["error"] is None, result["traceback"]
         out = ["[worker 0] item 0", "[worker 1] item 1"]
         assert sorted(result["stdout"].splitlines()) == out, method
@@ -274,17 +286,9 @@ def test_a_workers_print_reaches_the_cell_that_started_it():
         assert sorted(result["stderr"].splitlines()) == err, method
 
 
-def test_a_workers_print_without_a_line_end_is_printed_when_it_ends():
+def test_a_workers_print_without_a_line_end_is_printed_when_it_ends(kernel):
     """W7."""
-    (result,) = run_cells(
-        """
-        import labkit
-        from tests.datasets import Mapped
-        loader = labkit.DataLoader(Mapped(lambda i: print("no end", end=""), 1),
-                                   batch_size=None, num_workers=1)
-        list(loader)
-        """
-    )
+    result = kernel[WITHOUT_LINE_END]
     assert result["stdout"] == "[worker 0] no end\n", result["traceback"]
 
 

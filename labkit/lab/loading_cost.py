@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from labkit.lab.explain.wording import number
 
 __all__ = ["LoadingCost", "measure"]
@@ -61,7 +63,8 @@ class LoadingCost:
 
 def measure(loader: Iterable[Any], batches: int = 5) -> LoadingCost:
     """The work for a batch, by this thread's own clock, which stands still while others have the
-    core. Waits are not measured: what is read again comes from memory.
+    core. Waits are not measured: what is read again comes from memory. PyTorch works with one
+    thread meanwhile, as in a worker: several wait for each other busily where cores are scarce.
 
     Args:
         loader: without workers, so that this thread does it all; of more than `batches` batches.
@@ -72,8 +75,13 @@ def measure(loader: Iterable[Any], batches: int = 5) -> LoadingCost:
     """
     if getattr(loader, "num_workers", 0):
         raise ValueError("workers' time is not seen here: give a loader with num_workers=0")
-    times = [time.thread_time()]
-    times += [time.thread_time() for _ in itertools.islice(loader, batches + 1)]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        times = [time.thread_time()]
+        times += [time.thread_time() for _ in itertools.islice(loader, batches + 1)]
+    finally:
+        torch.set_num_threads(threads)
     if len(times) < batches + 2:
         raise ValueError(f"{batches + 1} batches are wanted, but the loader gave {len(times) - 1}")
     work = [after - before for before, after in itertools.pairwise(times)]

@@ -25,6 +25,7 @@ from labkit.sharing import BatchPickler, building_in, get_sharing_strategy, make
 
 __all__ = [
     "Resources",
+    "end_epoch",
     "faults_a_batch",
     "labkit_message_bytes",
     "measure",
@@ -52,6 +53,15 @@ class Resources:
     message_bytes: int | None = None  #: from a worker to this process, a batch
 
 
+def end_epoch(batches: Any) -> None:
+    """End an epoch that may not have come to its end, workers and all, of either loader."""
+    for name in ("close", "_shutdown_workers"):  # labkit's and a generator's; PyTorch's
+        end = getattr(batches, name, None)
+        if end is not None:
+            end()
+            return
+
+
 @contextmanager
 def running(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
     """One epoch of a loader, which is ended at the end, workers and all."""
@@ -59,11 +69,7 @@ def running(loader: Iterable[Any]) -> Iterator[Iterator[Any]]:
     try:
         yield batches
     finally:
-        for name in ("close", "_shutdown_workers"):  # labkit's and a generator's; PyTorch's
-            end = getattr(batches, name, None)
-            if end is not None:
-                end()
-                break
+        end_epoch(batches)
 
 
 def measure(

@@ -41,6 +41,12 @@ def hang(note: str) -> float:
     return 0.0
 
 
+def leave_a_process() -> tuple[int, int]:
+    """Start a process that nobody ends; return the pids of the server and of it."""
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(1000)"])
+    return os.getppid(), child.pid
+
+
 def fail(kind: str) -> float:
     if kind == "die":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -196,6 +196,24 @@ def test_a_fresh_process_is_told_what_to_call_until_it_takes_too_long(tmp_path):
     assert not any(map(alive, [*pids, *measured.wait_for_pids(note)]))
 
 
+def test_the_server_is_kept_while_its_surroundings_are_the_same(monkeypatch):
+    def used():
+        with FreshProcesses() as processes:
+            server, left = processes.call(measured.leave_a_process, {}, 60, "a call")
+        assert alive(server)
+        assert seconds_until(lambda: not alive(left)) < 30
+        return server
+
+    first = used()
+    assert used() == first
+    monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "7")
+    second = used()
+    assert second != first
+    assert not alive(first)
+    os.kill(second, signal.SIGKILL)
+    assert used() != second
+
+
 def test_ctrl_c_stops_a_running_child_with_all_that_it_started(tmp_path):
     note = tmp_path / "pids"
 

@@ -183,6 +183,23 @@ def test_only_work_counts_as_work():
         loading_cost.measure(Sleeps())
 
 
+def test_the_work_is_measured_with_one_thread_of_pytorchs_as_in_a_worker():
+    before, seen = torch.get_num_threads(), []
+
+    def threads():
+        while True:
+            seen.append(torch.get_num_threads())
+            yield None
+
+    torch.set_num_threads(2)
+    try:
+        loading_cost.measure(threads(), batches=3)
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_loader_with_workers_is_refused(images):
     loader = Pipeline(images, num_workers=1).make_loader(2)
     with pytest.raises(ValueError, match="num_workers=0"):

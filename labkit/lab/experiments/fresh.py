@@ -2,45 +2,44 @@
 
 Starting Python and importing torch takes a second or more. So one program, the server, does it
 once and then forks a child whenever a fresh process is wanted, which takes milliseconds. Nothing is
-ever loaded in the server: no loader, no fork server of multiprocessing, no thread.
+ever loaded in the server: no loader, no fork server of multiprocessing, no thread. It is kept for
+the next measurement of this process, until the process ends or its surroundings are others.
 
 Requests and replies go through the server, which sees at once when either side is gone. Before it:
-`child`. After it: `measuring`, which runs each repeat in such a process.
+`child`. Its program: `fresh_server`. After it: `measuring`, which runs each repeat in such a
+process.
 """
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import pickle
-import signal
+import resource
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from typing import Any
 
 import cloudpickle
 
 from labkit.lab import child as program
+from labkit.lab.experiments.fresh_server import ANEW
 
-__all__ = ["Cancelled", "FreshProcesses", "TookTooLong", "serve"]
+__all__ = ["Cancelled", "FreshProcesses", "TookTooLong"]
 
-_LOOK_SECONDS = 0.05  # how often it is looked for a cancellation
+_LOOK_SECONDS = 0.05  # from one look for a cancellation to the next
 _START_SECONDS = 120.0
 _TIDY_SECONDS = 5.0
-_ANEW = b""  # a request that the process be given up
 # SIGINT first: between two cells a kernel ignores it, and its programs would, too.
 _PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from labkit.lab.experiments.fresh import serve; serve({fd})"
+    "from labkit.lab.experiments.fresh_server import serve; serve({requests}, {replies})"
 )
 
 
@@ -63,36 +62,34 @@ class FreshProcesses:
         self._cancel = cancel or threading.Event()
 
     def __enter__(self) -> FreshProcesses:
-        self._connection, theirs = multiprocessing.Pipe()
-        self._output = tempfile.TemporaryFile()
+        kept = _kept_server()
+        if kept is not None:
+            with suppress(RuntimeError):  # it has died meanwhile
+                return self._served_by(kept)
+        return self._served_by(_Server())
+
+    def _served_by(self, server: _Server) -> FreshProcesses:
+        self._server = server
         try:
-            with theirs:
-                self._server = program.start(
-                    [sys.executable, "-c", _PROGRAM.format(fd=theirs.fileno())],
-                    stdout=self._output.fileno(),
-                    stderr=subprocess.STDOUT,
-                    pass_fds=[theirs.fileno()],
-                    OPENBLAS_NUM_THREADS="1",  # numpy would start threads, and then it is forked
-                )
+            self.renew()  # a new one answers as soon as it has started
         except BaseException:
-            self._close()
-            raise
-        try:
-            self._reply(_START_SECONDS, "the start of a process")
-        except BaseException:
-            self.__exit__(*sys.exc_info())
+            server.end()
             raise
         return self
 
     def __exit__(self, error_type: object, *_: object) -> None:
+        if error_type is not None:
+            self._server.end()
+            return
         try:
-            if error_type is None:
-                self._connection.close()  # the server sees the end
-                with suppress(subprocess.TimeoutExpired):
-                    self._server.wait(_TIDY_SECONDS)
-            program.end(self._server)
-        finally:
-            self._close()
+            self.renew()
+        except Cancelled:  # too late: all is done
+            self._server.end()
+        except BaseException:
+            self._server.end()
+            raise
+        else:
+            _keep(self._server)
 
     def call(
         self, function: Callable[..., Any], arguments: Mapping[str, Any], limit_s: float, name: str
@@ -108,20 +105,22 @@ class FreshProcesses:
         Raises:
             Cancelled, TookTooLong, RuntimeError: the last if the process died.
         """
-        self._connection.send_bytes(cloudpickle.dumps((function, dict(arguments))))
+        self._server.requests.send_bytes(cloudpickle.dumps((function, dict(arguments))))
         succeeded, value = pickle.loads(self._reply(limit_s, name))
         if not succeeded:
             raise value
         return value
 
     def renew(self) -> None:
-        """Let the next call have a process of its own; until then it is the last call's."""
-        self._connection.send_bytes(_ANEW)
+        """End the last call's process and all that it left; the next call has one of its own."""
+        with suppress(BrokenPipeError):  # its end is told below, with what it said
+            self._server.requests.send_bytes(ANEW)
+        self._reply(_START_SECONDS, "the start of a process")
 
     def _reply(self, limit_s: float, name: str) -> bytes:
         deadline = time.monotonic() + limit_s
         try:
-            while not self._connection.poll(_LOOK_SECONDS):
+            while not self._server.replies.poll(_LOOK_SECONDS):
                 if self._cancel.is_set():
                     raise Cancelled(f"{name} was cancelled")
                 if time.monotonic() > deadline:
@@ -129,116 +128,93 @@ class FreshProcesses:
                         f"{name} was not done after {limit_s:g} s and was stopped: give it more "
                         "time (limit_s=…), or less to do"
                     )
-            return self._connection.recv_bytes()
+            return self._server.replies.recv_bytes()
         except (EOFError, ConnectionResetError):
-            self._output.seek(0)
-            said = self._output.read().decode(errors="replace")[-2000:]
+            said = self._server.said()[-2000:]
             raise RuntimeError(f"{name}: the process ended before it was done. {said}") from None
 
-    def _close(self) -> None:
-        self._connection.close()
-        self._output.close()
 
+class _Server:
+    """The main process's side of the server."""
 
-def serve(fd: int) -> None:
-    """The server's program: pass requests on to a child, and replies back."""
-    child = None
-    with Connection(fd) as user:
+    def __init__(self) -> None:
+        self.surroundings = _surroundings()
+        theirs, self.requests = multiprocessing.Pipe(duplex=False)
+        self.replies, theirs_too = multiprocessing.Pipe(duplex=False)
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
+        fds = {"requests": theirs.fileno(), "replies": theirs_too.fileno()}
         try:
-            user.send_bytes(b"ready")
-            while True:
-                ready = wait([user] if child is None else [user, *child.signs])
-                if user in ready:
-                    request = user.recv_bytes()
-                    if request == _ANEW:
-                        if child is not None:
-                            child.end()
-                        child = None
-                    else:
-                        child = child or _Child(user)
-                        child.connection.send_bytes(request)
-                elif child is not None:
-                    reply = child.reply()
-                    if reply is None:
-                        reply, child = child.death(), None
-                    user.send_bytes(reply)
-        except EOFError:  # nobody is there any more
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            os.killpg(0, signal.SIGINT)
-        except KeyboardInterrupt:  # which the child got, too
-            pass
-        finally:
-            if child is not None:
-                child.end()
-            os.killpg(0, signal.SIGKILL)  # this process last, with whatever a function left behind
+            with theirs, theirs_too:
+                self.process = program.start(
+                    [sys.executable, "-c", _PROGRAM.format(**fds)],
+                    stdout=self.output.fileno(),
+                    stderr=subprocess.STDOUT,
+                    pass_fds=fds.values(),
+                    OPENBLAS_NUM_THREADS="1",  # numpy would start threads, and then it is forked
+                )
+        except BaseException:
+            self.close()
+            raise
 
-
-class _Child:
-    """The server's side of a fresh process."""
-
-    def __init__(self, user: Connection) -> None:
-        self.connection, theirs = multiprocessing.Pipe()
-        context = multiprocessing.get_context("fork")
-        self.process = context.Process(target=_work, args=(theirs, [user, self.connection]))
-        with theirs:
-            self.process.start()
-
-    @property
-    def signs(self) -> list[Any]:
-        """What `wait` waits for: a reply, or its death."""
-        return [self.connection, self.process.sentinel]
-
-    def reply(self) -> bytes | None:
-        """What it sent; None: it is dead."""
-        with suppress(EOFError, ConnectionResetError):
-            if self.connection.poll():
-                return self.connection.recv_bytes()
-        return None
-
-    def death(self) -> bytes:
-        """End it, and say of what it died."""
-        self.process.join(_TIDY_SECONDS)
-        error = RuntimeError(
-            f"the process in which it ran died (exit code {self.process.exitcode}; a negative one "
-            "is the number of a signal: −9 often means that memory ended)"
-        )
-        self.end()
-        return pickle.dumps((False, error))
+    def said(self) -> str:
+        """What it and its children printed."""
+        self.output.seek(0)
+        return self.output.read().decode(errors="replace")
 
     def end(self) -> None:
-        """Wait for its end, which comes when there are no more requests; force it in the end."""
-        self.connection.close()
-        self.process.join(_TIDY_SECONDS)
-        if self.process.exitcode is None:
-            self.process.kill()
-        self.process.join()
-        self.process.close()
-
-
-def _work(requests: Connection, of_others: list[Connection]) -> None:
-    """The fresh process's program."""
-    for connection in of_others:
-        connection.close()
-    try:
-        while True:
-            requests.send_bytes(_do(requests.recv_bytes()))
-    except (EOFError, BrokenPipeError):
-        pass
-    finally:
-        # Else they would still be there for a moment when the process is gone.
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]
-        resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
-
-
-def _do(request: bytes) -> bytes:
-    """Call what is asked for; returns whether it succeeded and what came of it, pickled."""
-    try:
-        function, arguments = pickle.loads(request)
-        reply: bytes = cloudpickle.dumps((True, function(**arguments)))
-    except Exception as error:
+        """End it and all that it started."""
         try:
-            reply = pickle.dumps((False, ExceptionWithTraceback(error, error.__traceback__)))
-            pickle.loads(reply)
-        except Exception:  # its class does not let itself be pickled
-            reply = pickle.dumps((False, RuntimeError("".join(traceback.format_exception(error)))))
-    return reply
+            program.end(self.process)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of what this process has of it; a server sees that, and ends."""
+        self.requests.close()
+        self.replies.close()
+        self.output.close()
+
+
+_kept: list[_Server] = []  # at most one: the latest that nobody uses
+
+
+def _keep(server: _Server) -> None:
+    if _kept:  # another thread was measuring, too
+        server.end()
+        return
+    server.output.seek(0)
+    server.output.truncate()
+    _kept.append(server)
+
+
+def _kept_server() -> _Server | None:
+    """The one that is kept, if it would start in the same surroundings now."""
+    try:
+        server = _kept.pop()
+    except IndexError:
+        return None
+    if server.surroundings == _surroundings() and server.process.poll() is None:
+        return server
+    if server.surroundings[0] == os.getpid():
+        server.end()
+    return None  # in a forked process: the server is the parent's
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What a program takes over from this process."""
+    limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return (
+        os.getpid(),
+        os.getcwd(),
+        dict(os.environ),
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
+        [resource.getrlimit(getattr(resource, name)) for name in limits],
+    )
+
+
+@atexit.register
+def _end_kept() -> None:
+    for server in _kept:
+        if server.surroundings[0] == os.getpid():
+            server.close()
+            server.process.wait(_TIDY_SECONDS)

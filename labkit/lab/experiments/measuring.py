@@ -119,7 +119,7 @@ def measure(
     with _caller(where, limit_s, rounds.cancel) as call:
         found = rounds.measured(call)
     if len(found) < repeats:
-        few = f"{len(found)} of {repeats} repeats: the {seconds:g} s for them had passed."
+        few = f"{len(found)} of {repeats} repeats: the {seconds:.3g} s for them had passed."
         about["notes"] = (few,)
     return _result(found, about)
 

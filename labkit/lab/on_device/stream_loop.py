@@ -95,11 +95,13 @@ class Run:
         """What happened, in words."""
         count, wrong = len(self.expected), len(self.wrong)
         read = f"{wrong} of {count} steps read a wrong value" if wrong else "all steps read right"
-        at_once = f"for {duration(self.overlap)} of it" if self.overlap else "never"
+        beside = "were never under way at once"
+        if self.overlap:
+            beside = f"were under way at once for {duration(self.overlap)} of it"
         simulated = "Simulated: " if self.machine.get("simulated") else ""
         return (
             f"{simulated}{count} copies and {count} steps took {duration(self.seconds)}; a copy "
-            f"and a step were under way at once {at_once}; {read}."
+            f"and a step {beside}; {read}."
         )
 
 

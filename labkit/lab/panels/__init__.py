@@ -34,11 +34,15 @@ from labkit.lab.failures.acts import FAILURES
 from labkit.lab.failures.noticing import noticing
 from labkit.lab.failures.sides import SIDES
 from labkit.lab.machine import cores
+from labkit.lab.panels.advising import advise
 from labkit.lab.panels.model import Control, Panel
+from labkit.lab.panels.pipeline import pipeline
 from labkit.lab.panels.preloading import preloaders, queue_sizes
 from labkit.lab.panels.streams import copies_to_device, early_reads, two_streams
+from labkit.lab.panels.what_if import what_if
 
 __all__ = [
+    "advise",
     "batch_size",
     "beside_python",
     "collates",
@@ -52,6 +56,7 @@ __all__ = [
     "panel",
     "payload",
     "persistent_workers",
+    "pipeline",
     "prefetch",
     "preloaders",
     "queue_sizes",
@@ -59,6 +64,7 @@ __all__ = [
     "start_methods",
     "threads_or_processes",
     "two_streams",
+    "what_if",
     "workers",
 ]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from html import escape
 
+from labkit.lab.code_spans import with_code
 from labkit.lab.explain.wording import number
 from labkit.lab.panels.beside import Beside
 from labkit.lab.panels.entry import Entry
@@ -47,14 +48,14 @@ def recorded_html(beside: Beside) -> str:
     """What was recorded, alone; or the words that say that nothing was."""
     result = beside.result
     if result is None:
-        return f"<p>{escape(beside.words)}</p>"
+        return f"<p>{with_code(beside.words)}</p>"
     picture = themed(lambda dark: figure(result, None, dark), alt_text(result))
     heading = "<strong>Recorded on another machine</strong>"
     return heading + _figure(picture, beside.words) + _numbers(result, "The numbers recorded")
 
 
 def _figure(picture: str, *sentences: str) -> str:
-    said = "".join(f"<p>{escape(text)}</p>" for text in sentences if text)
+    said = "".join(f"<p>{with_code(text)}</p>" for text in sentences if text)
     return f'<figure style="margin: 0">{picture}<figcaption>{said}</figcaption></figure>'
 
 

@@ -23,7 +23,7 @@ from labkit.lab.panels.history import text_table
 from labkit.lab.predictions import Prediction
 from labkit.lab.results import Result
 
-__all__ = ["Control", "Entry", "Panel"]
+__all__ = ["Control", "Entry", "Panel", "one_at_a_time"]
 
 _LOOK_SECONDS = 0.05
 _turn = threading.Lock()  # two measurements at a time would measure each other
@@ -161,7 +161,7 @@ class Panel:
             self._tell()
 
         self._note_progress(0, 1, "waiting for another measurement")
-        with _one_at_a_time(self._cancel):
+        with one_at_a_time(self._cancel):
             result = self._experiment(
                 **settings, progress=self._note_progress, so_far=note, cancel=self._cancel
             )
@@ -240,7 +240,12 @@ class Panel:
 
 
 @contextmanager
-def _one_at_a_time(cancel: threading.Event) -> Iterator[None]:
+def one_at_a_time(cancel: threading.Event) -> Iterator[None]:
+    """While it is active, no other panel measures.
+
+    Raises:
+        Cancelled: it was cancelled while another one did.
+    """
     while not _turn.acquire(timeout=_LOOK_SECONDS):
         if cancel.is_set():
             raise Cancelled("cancelled while another panel was measuring")

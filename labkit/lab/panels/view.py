@@ -16,6 +16,7 @@ from html import escape
 from typing import Any
 
 from labkit.lab import need
+from labkit.lab.code_spans import with_code
 from labkit.lab.panels.entry import Entry
 from labkit.lab.panels.history import html_table, prediction_words
 from labkit.lab.panels.markup import progress_bar, recorded_html, run_html, text_block
@@ -184,7 +185,7 @@ class PanelView:
         words = beside.words
         if beside.result is not None:
             words = "What was recorded with these settings comes here when you have predicted."
-        self.recorded.value = text_block(f"<p>{escape(words)}</p>")
+        self.recorded.value = text_block(f"<p>{with_code(words)}</p>")
 
     def _state(self) -> tuple[str, str]:
         """What is going on, and the role (WAI-ARIA) of a text that says so."""

@@ -52,13 +52,16 @@ def show(trace: Traced, batches: range | None = None) -> Picture:
     )
 
 
-def timeline(trace: Traced, dark: bool = False, batches: range | None = None) -> Figure:
+def timeline(
+    trace: Traced, dark: bool = False, batches: range | None = None, title: str = ""
+) -> Figure:
     """Draw what each thread did for these batches, and what was done meanwhile.
 
     Args:
         trace: what was recorded.
         dark: for a dark page.
         batches: their numbers in the trace's first epoch; None for the first dozen or so.
+        title: in place of the one that says which batches these are.
 
     Raises:
         ValueError: the trace has no batch, none of these, or more of them than a page can show.
@@ -67,7 +70,7 @@ def timeline(trace: Traced, dark: bool = False, batches: range | None = None) ->
     sheet = Sheet(Window.of(trace, batches), theme(dark), panels)
     drawn = Figure(figsize=(WIDTH, sheet.height), dpi=DPI, facecolor=sheet.theme.paper)
     pen = Pen(drawn)
-    pen.write([sheet.window.title], MARGIN, MARGIN, TITLE, sheet.theme.ink)
+    pen.write([title or sheet.window.title], MARGIN, MARGIN, TITLE, sheet.theme.ink)
     pen.write(sheet.notes, MARGIN, MARGIN + TITLE.line, TEXT, sheet.theme.muted)
     axes = _draw_lanes(drawn, sheet)
     if sheet.panels:
@@ -155,7 +158,8 @@ def _draw_steps(
         axes.axhline(limit, color=colours.prediction, linestyle="--", linewidth=1.4)
     most = max(*values, limit, 1)
     axes.set(ylim=(0, most * 1.18), yticks=range(0, most + 1, math.ceil(most / 4)))
-    Pen(drawn).write([name], sheet.left, top - TEXT.line - 0.02, TEXT, colours.ink)
+    left = max(MARGIN, min(sheet.left, WIDTH - MARGIN - width_inches(name, TEXT)))
+    Pen(drawn).write([name], left, top - TEXT.line - 0.02, TEXT, colours.ink)
     return axes
 
 
