@@ -107,6 +107,8 @@ def _stages(spans: list[Span]) -> Iterator[Stage]:
 
 def summary(spans: list[Span]) -> str:
     """See `Trace.summary`."""
+    # What takes a loader's batches may be a Preloader, which gives them to the consumer in its turn.
+    spans = [span for span in spans if span.layer != "consumer" or span.lane != "preloader"]
     found = journeys(spans)
     if not found:
         return "The trace is empty: no batch was given while it was on."
@@ -128,9 +130,11 @@ def _table(found: list[Journey]) -> Iterator[str]:
 def _verdict(spans: list[Span]) -> Iterator[str]:
     """What held the consumer up, in each epoch from the first batch that it had to the last."""
     windows = _windows(spans)
-    takes = sum(span.layer == "take" for span in spans)
-    first = min(span.start for span in spans if span.layer == "take")
-    yield f"{takes} batches; the first one after {first - spans[0].start:.3f} s."
+    takes = [span.start for span in spans if span.layer == "take" and span.lane != "preloader"]
+    if not takes:
+        yield "The Preloader gave no batch yet."
+        return
+    yield f"{len(takes)} batches; the first one after {min(takes) - spans[0].start:.3f} s."
     if not windows:
         return
     shares = _busy_shares(spans, windows)

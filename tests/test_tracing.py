@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import labkit
 from labkit import logbook, recording
+from labkit.simulated import SimulatedDevice
 from labkit.spans import LAYERS, Span, here
 from labkit.tracing import Trace
 from tests.datasets import EndsAtTwo, Mapped, Samples, ShardedStream
@@ -416,6 +417,14 @@ def test_the_summary_of_a_real_run_finds_it_too():
         for _ in labkit.DataLoader(Samples(8), num_workers=1):
             time.sleep(0.05)
     assert "keeps up" in trace.summary()
+
+
+def test_the_summary_counts_a_batch_once_that_a_preloader_took_and_gave():
+    with labkit.trace() as trace, SimulatedDevice() as device:
+        given = list(labkit.Preloader(labkit.DataLoader(Mapped(float), 2, num_workers=1), device))
+    assert f"\n{len(given)} batches; " in trace.summary()
+    inner = [span for span in trace.spans if span.lane == "preloader"]
+    assert "gave no batch yet" in trace_with(inner).summary()
 
 
 def test_the_summary_of_little_says_so():

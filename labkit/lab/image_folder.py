@@ -10,13 +10,13 @@ the dataset of an annotations file and a folder in PyTorch's tutorials.
 
 from __future__ import annotations
 
-import atexit
 import csv
-import functools
+import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,17 +117,40 @@ def make(folder: str | os.PathLike[str], images: int = 160, seed: int = 0) -> Pa
     return into
 
 
-@functools.cache
 def example(images: int = 160) -> Path:
-    """A folder of this process, made once and removed when the process ends."""
-    folder = tempfile.mkdtemp(prefix="labkit-images-")
-    atexit.register(_remove, folder, os.getpid())
-    return make(folder, images)
+    """A folder among this user's temporary files, drawn when it is first asked for.
+
+    It stays there for the next process, which may be killed before it could tidy up. Drawn anew is
+    what a cleaner of temporary files has taken parts of, or what another version drew.
+    """
+    drawing = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    mine = getattr(os, "getuid", lambda: 0)()
+    folder = Path(tempfile.gettempdir()) / f"labkit-images-{mine}-{drawing}-{images}"
+    if not _is_whole(folder, images):
+        draft = Path(tempfile.mkdtemp(prefix="labkit-images-draft-"))  # nobody else may write there
+        try:
+            make(draft, images)
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # another process was faster
+                draft.rename(folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    if not _is_whole(folder, images):
+        raise FileExistsError(
+            f"{folder} is in the way and cannot be replaced: remove it, or make images elsewhere "
+            "with labkit.lab.image_folder.make(folder)"
+        )
+    return folder
 
 
-def _remove(folder: str, owner_pid: int) -> None:
-    if os.getpid() == owner_pid:  # a forked child inherits what is to be done at the end
-        shutil.rmtree(folder, ignore_errors=True)
+def _is_whole(folder: Path, images: int) -> bool:
+    """Whether it is there, this user's own and complete."""
+    try:
+        owner = folder.lstat().st_uid
+        files = sum(1 for _ in folder.iterdir())
+    except OSError:
+        return False
+    return owner == getattr(os, "getuid", lambda: owner)() and files == images + 1
 
 
 def _drawn(folder: Path, images: int, chance: np.random.Generator) -> Iterator[tuple[str, int]]:

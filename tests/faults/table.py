@@ -87,6 +87,10 @@ wrong is never run again.
 A cell is the worst time in seconds, over all settings. After SIGCONT, of a worker, it is the time
 until the epoch's end; of the main process, until it has also run another epoch and closed.
 
+Two things are not promised. A main process that is killed while a spawned worker still imports
+torch is noticed when that import is over. And what a dataset has started by itself, in a session of
+its own, is its own affair.
+
 Under forkserver, episodes share one server, which stays out of the process group that is hit; in
 the special episode on Ctrl-C it is in it.
 """

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -180,6 +181,32 @@ def test_the_sheet_says_what_it_shows_in_light_and_dark(folder, fonts_are_open):
         image_sheet.show(folder, images=0)
 
 
-def test_the_example_is_made_once():
-    assert image_folder.example(4) == image_folder.example(4)
-    assert len(ImageFolder(image_folder.example(4))) == 4
+@pytest.fixture
+def temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_the_example_is_made_once_and_nothing_else_stays(temporary_files):
+    first = image_folder.example(4)
+    times = {path: path.stat().st_mtime_ns for path in first.iterdir()}
+    assert image_folder.example(4) == first
+    assert {path: path.stat().st_mtime_ns for path in first.iterdir()} == times
+    assert list(temporary_files.iterdir()) == [first]
+    assert len(ImageFolder(first)) == 4
+    assert first.stat().st_mode & 0o077 == 0
+
+
+def test_an_example_of_which_parts_are_gone_is_made_anew(temporary_files):
+    first = image_folder.example(4)
+    before = contents(first)
+    (first / "0002.jpg").unlink()
+    assert contents(image_folder.example(4)) == before
+
+
+def test_what_is_in_the_way_of_the_example_is_told(temporary_files, monkeypatch):
+    folder = image_folder.example(4)
+    (folder / "0002.jpg").unlink()
+    monkeypatch.setattr(image_folder.shutil, "rmtree", lambda *args, **options: None)
+    with pytest.raises(FileExistsError, match="is in the way"):
+        image_folder.example(4)

@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,14 @@ def test_the_table_has_every_setting_with_its_spread_its_error_and_what_was_arou
     ]
     for said in ("the command", "seed 7", "2020-02-02", "some", "3 repeats", "1 of 2 settings"):
         assert said in text
+
+
+def test_the_table_says_what_is_never_drawn():
+    (big,) = [workload for workload in WORKLOADS if 0 not in workload.workers]
+    found = validation(0.1)
+    assert "Never drawn" not in markdown(found)
+    found.rows[0].case = replace(found.rows[0].case, workload=big)
+    assert "- Never drawn: big batches without workers: " in markdown(found)
 
 
 def test_everything_is_predicted_before_anything_of_it_is_measured(monkeypatch):

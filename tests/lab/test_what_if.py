@@ -61,8 +61,9 @@ def test_run_predicts_what_predict_does_and_keeps_it():
     more = panel.run(num_workers=4, cores=16)
     heading, first, second = panel.rows()
     assert heading == [
-        "kept", "Cores", "Workers a device", "samples/s, predicted", "device busy", "held back by",
-    ]  # fmt: skip
+        *("kept, no.", "Cores", "Workers a device"),
+        *("samples/s, predicted", "device busy", "held back by"),
+    ]
     assert first[:3] == ["1", "2", "2"]
     assert second[:3] == ["2", "16", "4"]
     assert more.samples_per_second == pytest.approx(2 * found.samples_per_second, rel=0.1)

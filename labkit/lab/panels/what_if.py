@@ -147,7 +147,7 @@ class WhatIf:
             for control in self.controls
             if len({repr(settings[control.argument]) for settings, _ in self.kept}) > 1
         ]
-        heading = ["kept", *[control.label for control in differ]]
+        heading = ["kept, no.", *[control.label for control in differ]]
         found = [[*heading, "samples/s, predicted", "device busy", "held back by"]]
         for count, (settings, prediction) in enumerate(self.kept, 1):
             chosen = [control.words(settings[control.argument]) for control in differ]

@@ -76,6 +76,7 @@ def _explained(validation: Validation) -> list[str]:
         f"- Machine: {machine_words(machine)}; {machine.get('date', 'no date')}.",
         f"- Settings drawn with seed {validation.seed}. All were predicted before any of them was "
         "measured. The costs are from traces with other batch sizes, which are never drawn.",
+        *_left_out(validation),
         "- Predicted, measured: batches a second. Measured is the median of "
         f"{' or '.join(map(str, repeats))} repeats; the repeats of all settings took turns.",
         "- Error: predicted against measured.",
@@ -86,3 +87,8 @@ def _explained(validation: Validation) -> list[str]:
         "with none: only where both are small does the error tell of the simulation.",
         f"- It took {validation.wall_s:.0f} s.",
     ]
+
+
+def _left_out(validation: Validation) -> list[str]:
+    workloads = dict.fromkeys(row.case.workload for row in validation.rows)
+    return [f"- Never drawn: {w.name} {w.left_out}." for w in workloads if w.left_out]
