@@ -107,7 +107,7 @@ def _stages(spans: list[Span]) -> Iterator[Stage]:
 
 def summary(spans: list[Span]) -> str:
     """See `Trace.summary`."""
-    # What takes a loader's batches may be a Preloader, which gives them to the consumer in its turn.
+    # What takes a loader's batches may be a Preloader, which gives them on to the consumer.
     spans = [span for span in spans if span.layer != "consumer" or span.lane != "preloader"]
     found = journeys(spans)
     if not found:
