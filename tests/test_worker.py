@@ -528,6 +528,7 @@ def test_a_ctrl_c_at_any_line_of_a_loaders_start_leaves_nothing_behind(method, p
             with interrupted_at(line):
                 batches = iter(loader)
         except KeyboardInterrupt as interrupt:
+            batches = None  # where it came just afterwards
             kept.append(interrupt)
             if leftovers.since(before):
                 held.append(line)

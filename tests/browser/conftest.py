@@ -28,6 +28,10 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 READY = "() => window.jupyterapp && window.jupyterapp.restored.then(() => true)"
 
 OF_CHROMIUM = re.compile(r"process .*: \S*chrom\S* --type=")
+# What a kernel keeps as long as it lives, as any process does that starts others in this way.
+OF_A_KERNEL = re.compile(
+    r"process .*(multiprocessing\.(resource_tracker|forkserver)|experiments\.fresh_server) import"
+)
 
 numbers = itertools.count(1)
 
@@ -70,12 +74,15 @@ def page(lab: JupyterLab) -> Iterator[Page]:
 
 @pytest.fixture(autouse=True)
 def nothing_stays_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """As for every test, except that Chromium starts and ends processes of its own as it likes."""
+    """As for every test, except that Chromium starts and ends processes of its own as it likes, and
+    that a kernel's servers stay until it is shut down.
+    """
     before = leftovers.take()
     yield
     if request.node.stash.get(FAILED, False):
         return
-    left = [thing for thing in leftovers.since(before) if not OF_CHROMIUM.match(thing)]
+    may_stay = re.compile(f"{OF_CHROMIUM.pattern}|{OF_A_KERNEL.pattern}")
+    left = [thing for thing in leftovers.since(before) if not may_stay.match(thing)]
     if left:
         pytest.fail("left behind by this test:\n  " + "\n  ".join(left), pytrace=False)
 
