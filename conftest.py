@@ -21,7 +21,6 @@ from jupyter_client.manager import KernelManager
 from scripts.small_machine import Group, Limits
 
 MEMORY_MOST = 1.5e9  # bytes that a notebook and its workers may hold
-_LONGEST_FIRST = ["notebooks", "browser", "others", "lab"]
 PEAKS = pytest.StashKey[dict[str, int]]()
 
 os.environ["LABKIT_PROGRESS"] = "off"  # no test keeps what it passes, nor does a kernel of one
@@ -99,19 +98,6 @@ nbval.kernel.start_new_kernel = kernels.start
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     kernels.notebook = item.path.stem
     return (yield)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long come first: at the end no process has to wait for another's."""
-    items.sort(key=lambda item: _LONGEST_FIRST.index(_kind(item)))
-
-
-def _kind(item: pytest.Item) -> str:
-    if item.path.suffix == ".ipynb":
-        return "notebooks"
-    folder = item.path.relative_to(item.config.rootpath).parts[1]
-    return folder if folder in _LONGEST_FIRST else "others"
 
 
 def pytest_configure(config: pytest.Config) -> None:

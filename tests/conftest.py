@@ -15,7 +15,7 @@ from tests import leftovers
 settings.register_profile("dev", max_examples=25, deadline=None)
 settings.register_profile(
     "ci",
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     print_blob=True,
