@@ -149,6 +149,9 @@ def _pid_namespace() -> str:
 
 
 def _is_alive(pid: int) -> bool:
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        if file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X"):
+            return False  # nobody has asked for its exit code yet
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

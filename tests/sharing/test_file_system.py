@@ -275,6 +275,18 @@ def test_only_names_whose_owner_is_dead_are_orphans(folder, dead_pid):
     assert sorted(folder.iterdir()) == sorted(stay)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="a zombie is told by /proc")
+def test_a_process_that_has_ended_and_is_not_reaped_owns_nothing(folder):
+    process = subprocess.Popen(["true"])
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        orphan = name_of(folder, process.pid)
+        names.remove_orphans()
+        assert not orphan.exists()
+    finally:
+        process.wait()
+
+
 def test_removing_what_a_worker_made_leaves_all_others(folder):
     gone = [name_of(folder, 1, maker=77), name_of(folder, 77, maker=77)]
     stay = [
