@@ -27,11 +27,12 @@ from tests.conftest import FAILED
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 READY = "() => window.jupyterapp && window.jupyterapp.restored.then(() => true)"
 
-OF_CHROMIUM = re.compile(r"process .*: \S*chrom\S* --type=")
+OF_CHROMIUM = r"process .*: \S*chrom\S* --type="
 # What a kernel keeps as long as it lives, as any process does that starts others in this way.
-OF_A_KERNEL = re.compile(
+OF_A_KERNEL = (
     r"process .*(multiprocessing\.(resource_tracker|forkserver)|experiments\.fresh_server) import"
 )
+MAY_STAY = re.compile(f"{OF_CHROMIUM}|{OF_A_KERNEL}")
 
 numbers = itertools.count(1)
 
@@ -81,8 +82,7 @@ def nothing_stays_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.stash.get(FAILED, False):
         return
-    may_stay = re.compile(f"{OF_CHROMIUM.pattern}|{OF_A_KERNEL.pattern}")
-    left = [thing for thing in leftovers.since(before) if not may_stay.match(thing)]
+    left = [thing for thing in leftovers.since(before) if not MAY_STAY.match(thing)]
     if left:
         pytest.fail("left behind by this test:\n  " + "\n  ".join(left), pytrace=False)
 

@@ -12,16 +12,16 @@ figure; `buttons`, the widgets. After it: notebook 06.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 import torch
 
 import labkit
-from labkit.lab import MissingPackage, need
+from labkit.lab import need
 from labkit.lab.arena_view.slots import Known, State, Worker
 from labkit.lab.datasets import Payload
+from labkit.lab.live import MimeBundle, live_or_stored
 from labkit.sharing import report
 
 __all__ = ["ArenaView"]
@@ -163,18 +163,13 @@ class ArenaView:
     def __repr__(self) -> str:
         return "<ArenaView: .take(), .keep(), .drop_oldest(), .drop_all(); .as_text() tells>"
 
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **_: Any) -> MimeBundle:
         """The widgets for a live page, else the figure; the text is the same always."""
-        data: dict[str, Any] = {}
-        metadata: dict[str, Any] = {}
-        with suppress(MissingPackage):
-            data, metadata = self.picture()._repr_mimebundle_()
-        data["text/plain"] = repr(self)
-        with suppress(MissingPackage):
-            self._view = self._view or need("labkit.lab.arena_view.buttons").Buttons(self)
-            key = "application/vnd.jupyter.widget-view+json"
-            data[key] = self._view.box._repr_mimebundle_()[key]
-        return data, metadata
+        return live_or_stored(repr(self), lambda: self.picture()._repr_mimebundle_(), self._buttons)
+
+    def _buttons(self) -> Any:
+        self._view = self._view or need("labkit.lab.arena_view.buttons").Buttons(self)
+        return self._view.box
 
 
 def _names() -> set[str]:

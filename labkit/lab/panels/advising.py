@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from labkit.lab import MissingPackage, need
+from labkit.lab import need
 from labkit.lab.advising import Advice
 from labkit.lab.advising import advise as find_advice
 from labkit.lab.datasets import Payload, Waiting
 from labkit.lab.experiments.measuring import Cancelled
+from labkit.lab.live import MimeBundle, live_or_stored
 from labkit.lab.panels.model import one_at_a_time
 
 __all__ = ["AdvicePanel", "advise"]
@@ -149,17 +149,12 @@ class AdvicePanel:
     def __repr__(self) -> str:
         return f"<Panel {self.title!r}: .run() finds it, .as_text() tells>"
 
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **_: Any) -> MimeBundle:
         """The widgets for a live page; for a reader without a kernel the advice; constant text."""
-        data: dict[str, Any] = {}
-        metadata: dict[str, Any] = {}
-        if self.advice is not None:
-            with suppress(MissingPackage):
-                data, metadata = self.advice._repr_mimebundle_()
-        data["text/plain"] = repr(self)
-        with suppress(MissingPackage):
-            view = need("labkit.lab.panels.advising_view", "ipywidgets")
-            self._view = self._view or view.AdviceView(self)
-            key = "application/vnd.jupyter.widget-view+json"
-            data[key] = self._view.box._repr_mimebundle_()[key]
-        return data, metadata
+        stored = None if self.advice is None else self.advice._repr_mimebundle_
+        return live_or_stored(repr(self), stored, self._box)
+
+    def _box(self) -> Any:
+        view = need("labkit.lab.panels.advising_view", "ipywidgets")
+        self._view = self._view or view.AdviceView(self)
+        return self._view.box

@@ -16,6 +16,7 @@ from typing import Any
 from labkit.lab import need
 from labkit.lab.panels.advising import SECONDS, AdvicePanel
 from labkit.lab.panels.markup import text_block
+from labkit.lab.panels.view import button
 
 widgets: Any = need("ipywidgets")
 
@@ -49,8 +50,8 @@ class AdviceView:
             style=_LABELLED,
             layout=widgets.Layout(width=_WIDE),
         )
-        self.run = _button("Run", "Trace it, and try what may help", "primary")
-        self.cancel = _button("Cancel", "Stop, and keep what was found", "warning")
+        self.run = button("Run", "Trace it, and try what may help", "primary")
+        self.cancel = button("Cancel", "Stop, and keep what was found", "warning")
         self.progress = widgets.HTML()
         self.status = widgets.HTML()
         self.result = widgets.HTML()
@@ -130,13 +131,4 @@ def _bar(part: float, text: str) -> str:
     return (
         f'<label>{said}<br><progress max="1" value="{part:.3f}" style="width: 360px">{said}'
         "</progress></label>"
-    )
-
-
-def _button(words: str, tooltip: str, style: str) -> Any:
-    return widgets.Button(
-        description=words,
-        tooltip=tooltip,
-        button_style=style,
-        layout=widgets.Layout(width="auto"),
     )

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from labkit.lab import MissingPackage, need
+from labkit.lab import need
 from labkit.lab.experiments.measuring import Cancelled
+from labkit.lab.live import MimeBundle, live_or_stored
 from labkit.lab.panels.beside import Beside, look_up
 from labkit.lab.panels.controls import Control
 from labkit.lab.panels.entry import Entry
@@ -221,22 +222,22 @@ class Panel:
     def _how_to_run(self) -> str:
         return "press Run, or call run() on this panel in a cell."
 
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **_: Any) -> MimeBundle:
         """The widgets for a live page; for a reader without a kernel the latest figure; constant
         text.
         """
-        data: dict[str, Any] = {"text/plain": repr(self)}
-        metadata: dict[str, Any] = {}
-        with suppress(MissingPackage):
-            picture_of = need("labkit.lab.plots.pictures").Picture
-            picture = picture_of(self.figure, self.alt_text(), repr(self), self.sentence)
-            data, metadata = picture._repr_mimebundle_()
-        if self._widgets is not None:
-            with suppress(MissingPackage):
-                self._view = self._view or self._widgets(self)
-                key = "application/vnd.jupyter.widget-view+json"
-                data[key] = self._view._repr_mimebundle_()[key]
-        return data, metadata
+        return live_or_stored(repr(self), self._stored, self._box if self._widgets else None)
+
+    def _stored(self) -> MimeBundle:
+        picture_of = need("labkit.lab.plots.pictures").Picture
+        picture = picture_of(self.figure, self.alt_text(), repr(self), self.sentence)
+        bundle: MimeBundle = picture._repr_mimebundle_()
+        return bundle
+
+    def _box(self) -> Any:
+        assert self._widgets is not None
+        self._view = self._view or self._widgets(self)
+        return self._view
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from labkit.lab.panels.model import Control, Panel
 
 widgets: Any = need("ipywidgets")
 
-__all__ = ["PanelView", "show"]
+__all__ = ["PanelView", "button", "show"]
 
 _CHOOSE = "choose one …"
 _FIRST_FIGURE_SECONDS = 8.0  # a run that takes longer shows what there is,
@@ -48,10 +48,10 @@ class PanelView:
         self.factor = widgets.BoundedFloatText(
             value=1, min=1, max=1e6, step=0.5, description="Factor:", **_labelled()
         )
-        self.predict = _button("Predict", "Commit to this prediction")
-        self.skip = _button("Skip the prediction", "Run without a prediction")
-        self.run = _button("Run", "Measure with these settings", "primary")
-        self.cancel = _button("Cancel", "Stop measuring", "warning")
+        self.predict = button("Predict", "Commit to this prediction")
+        self.skip = button("Skip the prediction", "Run without a prediction")
+        self.run = button("Run", "Measure with these settings", "primary")
+        self.cancel = button("Cancel", "Stop measuring", "warning")
         self.progress = widgets.HTML()
         self.status = widgets.HTML()
         self.result = widgets.HTML()
@@ -246,7 +246,8 @@ def _labelled() -> dict[str, Any]:
     }
 
 
-def _button(words: str, tooltip: str, style: str = "") -> Any:
+def button(words: str, tooltip: str, style: str = "") -> Any:
+    """A button as wide as its words; the style is one of ipywidgets' ("primary", "warning" …)."""
     return widgets.Button(
         description=words,
         tooltip=tooltip,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from numbers import Real
 from typing import Any
 
-from labkit.lab import MissingPackage, need
+from labkit.lab import need
 from labkit.lab.explain.wording import duration, machine_words, number
+from labkit.lab.live import MimeBundle, live_or_stored
 from labkit.lab.machine import cores
 from labkit.lab.panels.controls import Control
 from labkit.lab.simulate import Measured, Prediction, predict
@@ -168,18 +168,13 @@ class WhatIf:
     def __repr__(self) -> str:
         return f"<WhatIf {self.title!r}: .run() predicts, .as_text() tells>"
 
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **_: Any) -> MimeBundle:
         """The sliders for a live page, else the figure; the text is the same always."""
-        data: dict[str, Any] = {}
-        metadata: dict[str, Any] = {}
-        with suppress(MissingPackage):
-            data, metadata = self.picture()._repr_mimebundle_()
-        data["text/plain"] = repr(self)
-        with suppress(MissingPackage):
-            self._view = self._view or need("labkit.lab.panels.what_if_sliders").Sliders(self)
-            key = "application/vnd.jupyter.widget-view+json"
-            data[key] = self._view.box._repr_mimebundle_()[key]
-        return data, metadata
+        return live_or_stored(repr(self), lambda: self.picture()._repr_mimebundle_(), self._sliders)
+
+    def _sliders(self) -> Any:
+        self._view = self._view or need("labkit.lab.panels.what_if_sliders").Sliders(self)
+        return self._view.box
 
 
 def _controls(measured: Measured, defaults: Mapping[str, Any]) -> list[Control]:
