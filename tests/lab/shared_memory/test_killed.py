@@ -51,9 +51,16 @@ def names_of_the_dead():
 def test_each_way_leaves_what_it_must_and_the_experiment_leaves_nothing(
     monkeypatch, nothing_is_left
 ):
+    """PyTorch's worker looks every 5 s whether its main process lives. Where the machine stood
+    still before the kill, it looks early, and there are further tries.
+    """
     monkeypatch.setenv("LABKIT_MEASURE_SECONDS", "0.5")  # it is watched no longer than it takes
-    found = kill_main((LABKIT[1], LABKIT[3], *PYTORCH))
-    assert {row[0]: tuple(row[1:]) for row in found.rows} == AFTER
+    for _ in range(4):
+        found = kill_main((LABKIT[1], LABKIT[3], *PYTORCH))
+        after = {row[0]: tuple(row[1:]) for row in found.rows}
+        if after == AFTER:
+            break
+    assert after == AFTER
     names_of = {one.way.label: one.names for one in found.left}
     assert names_of["PyTorch: file_system"] == 5  # three kept, two under way
     assert names_of["file_system"] in (1, 2)  # the main process may have received one of them
