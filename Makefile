@@ -48,7 +48,7 @@ lab: setup ## open JupyterLab at the first notebook; ARGS go to `jupyter lab`
 # Compiled once: where Python stores no bytecode, each of hundreds of processes would do it anew.
 test: setup ## run the tests and check every notebook; ARGS go to pytest
 	@$(PY) -m compileall -q labkit tests scripts
-	$(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest -n $(JOBS) --no-loadscope-reorder $(ARGS)
 
 faults: setup ## plant every fault, and write tests/faults/README.md; ARGS as of `python -m tests.faults`
 	$(PY) -m tests.faults $(ARGS)

@@ -1,6 +1,6 @@
-"""For every pytest run in this repository: the machine on which nbval runs the notebooks.
+"""For every pytest run here: what runs side by side, and the machine on which notebooks run.
 
-Their kernels behave as in JupyterLab, on a machine as small as one on Binder
+nbval's kernels behave as in JupyterLab, on a machine as small as one on Binder
 (`scripts/small_machine.py`), and what memory each notebook took stands at the end of the report.
 """
 
@@ -17,9 +17,11 @@ import nbval.kernel
 import pytest
 import traitlets
 from jupyter_client.manager import KernelManager
+from xdist.scheduler import LoadFileScheduling
 
 from scripts.small_machine import Group, Limits
 
+IN_A_BROWSER = "tests/browser/"
 MEMORY_MOST = 1.5e9  # bytes that a notebook and its workers may hold
 PEAKS = pytest.StashKey[dict[str, int]]()
 
@@ -92,6 +94,18 @@ class Kernels:
 
 kernels = Kernels()
 nbval.kernel.start_new_kernel = kernels.start
+
+
+class ByFile(LoadFileScheduling):
+    """Test files side by side; those in a browser follow each other and share a JupyterLab."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return IN_A_BROWSER if nodeid.startswith(IN_A_BROWSER) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -28,8 +28,8 @@ __all__ = ["Picture", "css_width", "img", "png", "themed"]
 _CSS_DPI = 100
 """On the page an inch of the figure takes so many pixels, of which a fine screen has more."""
 
-_COLOURS = 128
-"""Enough for flat colours and the edges of letters; the file is a third as large."""
+_COLOURS = 64
+"""Enough for flat colours and the edges of letters; the file is less than a third as large."""
 
 
 def png(figure: Figure) -> bytes:
