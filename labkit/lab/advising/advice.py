@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from labkit.lab import MissingPackage, need
-from labkit.lab.advising.findings import Findings
+from labkit.lab.advising.findings import Findings, Trial
 from labkit.lab.advising.layers import layers_of
 from labkit.lab.advising.setting import Setting
+from labkit.lab.advising.trial_words import effect_of
 from labkit.lab.advising.wording import sections
 from labkit.lab.explain.wording import machine_words
 from labkit.lab.results import Result
@@ -96,11 +97,11 @@ class Advice:
         return f"Advice for loading {self.findings.name}"
 
     def figure(self, dark: bool = False) -> Any:
-        """The last that was tried, every repeat, as a `matplotlib.figure.Figure`; if nothing was,
-        the work on a batch by layer.
+        """The last trial that tells something, every repeat, as a `matplotlib.figure.Figure`; if
+        none does, the work on a batch by layer.
 
         Raises:
-            ValueError: nothing was measured.
+            ValueError: nothing was measured that would tell anything.
         """
         return self._main_picture().draw(dark)
 
@@ -114,20 +115,24 @@ class Advice:
         return list(self._pictures())
 
     def _main_picture(self) -> Any:
-        trials = list(self.findings.trials.values())
-        if trials:
+        if trials := self._telling_trials():
             return need("labkit.lab.plots").show(trials[-1].result)
         for picture in self._pictures():
             return picture
-        raise ValueError("nothing was measured, so there is nothing to draw")
+        raise ValueError("nothing was measured that tells anything, so there is nothing to draw")
+
+    def _telling_trials(self) -> list[Trial]:
+        """Those with enough repeats: a figure would give weight to what may be chance."""
+        trials = self.findings.trials.values()
+        return [trial for trial in trials if effect_of(trial).verdict != "unknown"]
 
     def _pictures(self) -> Iterator[Any]:
-        """The layers, what was tried, in this order, and the timeline."""
+        """The layers, the trials that tell something, and the timeline."""
         traced = self.findings.traced
         layers = layers_of(traced) if traced is not None else None
         if layers is not None:
             yield need("labkit.lab.advising.drawing").layers_picture(layers)
-        for trial in self.findings.trials.values():
+        for trial in self._telling_trials():
             if trial.screened is not None:
                 yield _screening_picture(trial.screened)
             yield need("labkit.lab.plots").show(trial.result)

@@ -94,6 +94,14 @@ def test_the_figure_is_of_the_last_trial_also_where_there_is_no_timeline():
     assert "num_workers=4: median 3.0" in advice.alt_text()
 
 
+def test_a_trial_of_too_few_repeats_is_told_of_and_not_drawn():
+    few = result(2, **{"your setting": 10.0, "num_workers=2": 3.0})
+    advice = Advice(findings(trials={"workers": dataclasses.replace(trial(), result=few)}))
+    assert "of 2 repeats: give it more time" in " ".join(advice.as_text().split())
+    assert len(advice.pictures()) == 2  # layers and timeline
+    assert "which holds it back" in advice.alt_text()
+
+
 def test_text_from_the_users_code_is_escaped():
     html = sections_html(findings(name="<script>alert(1)</script>"))
     assert "<script>" not in html
