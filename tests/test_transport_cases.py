@@ -364,11 +364,13 @@ def test_a_batch_may_be_a_conjugate_view(strategy):  # T16
 @each_strategy
 def test_a_value_outlives_the_process_that_sent_it(strategy):  # T17
     ours, theirs = Channel.pair()
+    receiver_pid = os.getpid()
     with handed_over(theirs):
         pid = os.fork()
     if pid == 0:
         try:
-            parts, parcel = BatchPickler(make_sender(strategy)).dumps(torch.arange(4.0))
+            sender = make_sender(strategy, receiver_pid)
+            parts, parcel = BatchPickler(sender).dumps(torch.arange(4.0))
             theirs.send(*parts, fds=parcel.fds)
             os.kill(os.getpid(), signal.SIGKILL)  # no clean-up of any kind
         finally:

@@ -47,11 +47,11 @@ def _read_each(send: Callable[[Any], None], ways: Sequence[Way]) -> None:
 def _from_labkit(strategy: str) -> torch.Tensor:
     """By the channel, sender and receiver of a loader's worker."""
     ours, theirs = Channel.pair()
-    receiver = make_receiver(strategy)
+    receiver, receiver_pid = make_receiver(strategy), os.getpid()
     with handed_over(theirs):
         pid = os.fork()
     if pid == 0:
-        _send_and_end(theirs, strategy)
+        _send_and_end(theirs, strategy, receiver_pid)
     try:
         theirs.close()
         os.waitpid(pid, 0)
@@ -65,10 +65,10 @@ def _from_labkit(strategy: str) -> torch.Tensor:
         ours.close()
 
 
-def _send_and_end(channel: Channel, strategy: str) -> NoReturn:
+def _send_and_end(channel: Channel, strategy: str, receiver_pid: int) -> NoReturn:
     """In a forked child: whatever happens in it, it ends here and not in its parent's program."""
     try:
-        parts, parcel = BatchPickler(make_sender(strategy)).dumps(torch.arange(4.0))
+        parts, parcel = BatchPickler(make_sender(strategy, receiver_pid)).dumps(torch.arange(4.0))
         channel.send(*parts, fds=parcel.fds)
     except BaseException:
         traceback.print_exc()
