@@ -267,6 +267,8 @@ def test_draws_have_the_mean_and_the_spread_of_the_batches_that_they_are_from():
         ({"cores": 0}, "cores"),
         ({"step_seconds": -1.0}, "step_seconds"),
         ({"link_bytes_per_second": 0.0}, "link_bytes_per_second"),
+        ({"num_workers": 1_000_000}, "2,000,000 batches under way.*one of several equal machines"),
+        ({"num_workers": 64, "gpus": 1_000}, "128,000 batches under way"),
     ],
 )
 def test_what_no_machine_has_is_refused(wrong, said):

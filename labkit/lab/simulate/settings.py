@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 __all__ = ["Settings"]
 
+_MOST_UNDER_WAY = 50_000
+"""Batches, of all loaders together: more would take a minute to simulate."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -28,7 +31,8 @@ class Settings:
             copies and steps in turn.
 
     Raises:
-        ValueError: a number is out of its range.
+        ValueError: a number is out of its range, or so many batches would be under way that the
+            simulation would take minutes.
     """
 
     cores: float
@@ -54,6 +58,11 @@ class Settings:
                 raise ValueError(f"{name} is a number above 0, but got {value!r}")
         if not (math.isfinite(self.step_seconds) and self.step_seconds >= 0):
             raise ValueError(f"step_seconds is a number of 0 or more, but got {self.step_seconds}")
+        if (under_way := self.gpus * max(1, self.max_depth)) > _MOST_UNDER_WAY:
+            raise ValueError(
+                f"gpus × num_workers × prefetch_factor is {under_way:,} batches under way; at most "
+                f"{_MOST_UNDER_WAY:,} are simulated: take one of several equal machines"
+            )
 
     @property
     def max_depth(self) -> int:
