@@ -9,16 +9,14 @@ from __future__ import annotations
 from labkit.lab import need
 from labkit.lab.advising.layers import LAYERS, Layers
 from labkit.lab.explain.wording import duration
-from labkit.lab.plots.axis import axis_for, keep_back, tick
+from labkit.lab.plots.axis import lying_bars
 from labkit.lab.plots.lettering import DPI, Pen, Type, wrapped
 from labkit.lab.plots.palette import layer_style, theme
 from labkit.lab.plots.pictures import Picture
 
 need("matplotlib")
 
-from matplotlib.axes import Axes  # noqa: E402 (what is missing is named first)
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.ticker import FixedLocator, FuncFormatter  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402 (what is missing is named first)
 
 __all__ = ["layers_picture"]
 
@@ -56,17 +54,19 @@ def _alt_text(layers: Layers) -> str:
 
 def _figure(layers: Layers, dark: bool) -> Figure:
     colours = theme(dark)
-    body = _ROW * len(LAYERS)
-    height = _TOP + body + _BELOW
+    height = _TOP + _ROW * len(LAYERS) + _BELOW
     drawn = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=colours.paper)
-    axes, pen = _axes(drawn, layers, dark, height, body), Pen(drawn)
+    pen, whole = Pen(drawn), layers.batch_seconds * 1e3
+    values = [whole, *(seconds * 1e3 for seconds in layers.seconds.values())]
+    axes = lying_bars(drawn, (_LEFT, _TOP, _RIGHT, _BELOW), values, len(LAYERS), colours)
+    axes.axvline(whole, color=colours.prediction, linestyle="--", linewidth=1.5)
     for row, name in enumerate(LAYERS):
         ms = layers.seconds[name] * 1e3
         style = layer_style(_STYLE.get(name, name))
         axes.barh(
-            (row + 0.5) * _ROW,
+            row,
             ms,
-            height=0.66 * _ROW,
+            height=0.66,
             color=style.colour or colours.paper,
             hatch=style.hatch,
             edgecolor=colours.ink,
@@ -84,25 +84,3 @@ def _figure(layers: Layers, dark: bool) -> Figure:
     pen.write(wrapped(under, _WIDTH, _TEXT), _MARGIN, _MARGIN + 0.28, _TEXT, colours.muted)
     pen.write(["ms a batch"], _LEFT, height - 0.3, _TEXT, colours.ink)
     return drawn
-
-
-def _axes(drawn: Figure, layers: Layers, dark: bool, height: float, body: float) -> Axes:
-    colours = theme(dark)
-    place = (
-        _LEFT / _WIDTH,
-        _BELOW / height,
-        (_WIDTH - _LEFT - _RIGHT) / _WIDTH,
-        body / height,
-    )
-    axes = drawn.add_axes(place, facecolor="none")
-    values = [0.0, layers.batch_seconds * 1e3, *(s * 1e3 for s in layers.seconds.values())]
-    axis = axis_for(values)
-    axes.set(xlim=(0, axis.high), ylim=(body, 0), yticks=[])
-    axes.xaxis.set_major_locator(FixedLocator(axis.ticks))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
-    axes.grid(axis="x", color=colours.grid, linewidth=0.8)
-    axes.axvline(
-        layers.batch_seconds * 1e3, color=colours.prediction, linestyle="--", linewidth=1.5
-    )
-    keep_back(axes, colours, ["bottom"])
-    return axes

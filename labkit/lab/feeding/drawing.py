@@ -11,7 +11,7 @@ from functools import partial
 from labkit.lab import need
 from labkit.lab.explain.wording import number
 from labkit.lab.feeding import Feeding, Share
-from labkit.lab.plots.axis import axis_for, keep_back, tick
+from labkit.lab.plots.axis import lying_bars
 from labkit.lab.plots.lettering import DPI, Pen, Type, width_inches
 from labkit.lab.plots.palette import Theme, theme
 from labkit.lab.plots.pictures import Picture
@@ -63,7 +63,8 @@ def _figure(ways: Mapping[str, Feeding], gpus: int, dark: bool) -> Figure:
     pen.write(["How many GPUs each resource feeds"], 0.15, 0.1, _TITLE, colours.ink)
     names = [share.resource for way in ways.values() for share in way.shares]
     margin = max(width_inches(name, _TEXT) for name in names) + 0.35
-    axes = _axes(drawn, ways, gpus, margin, colours)
+    axes = lying_bars(drawn, (margin, _TOP, _RIGHT, _BOTTOM), [2.0 * gpus], rows, colours)
+    axes.axvline(gpus, color=colours.prediction, linestyle="--", linewidth=1.4)
     row = 0
     for name, way in ways.items():
         pen.write([name], margin, _TOP + _ROW * row + 0.09, _BOLD, colours.ink)
@@ -76,24 +77,6 @@ def _figure(ways: Mapping[str, Feeding], gpus: int, dark: bool) -> Figure:
     words = f"GPUs that it feeds (dashed: the {gpus} that there are)"
     pen.write([words], middle, height - 0.3, _TEXT, colours.ink, "center")
     return drawn
-
-
-def _axes(
-    drawn: Figure, ways: Mapping[str, Feeding], gpus: int, margin: float, colours: Theme
-) -> Axes:
-    height = drawn.get_figheight()
-    rows = sum(1 + len(way.shares) for way in ways.values())
-    wide, high = _WIDTH - margin - _RIGHT, _ROW * rows
-    axes = drawn.add_axes(
-        (margin / _WIDTH, _BOTTOM / height, wide / _WIDTH, high / height), facecolor="none"
-    )
-    axis = axis_for([0.0, 2.0 * gpus])
-    axes.set(xlim=(0, axis.high), ylim=(rows - 0.5, -0.5), yticks=[], xticks=axis.ticks)
-    axes.set_xticklabels([tick(value) for value in axis.ticks])
-    axes.grid(axis="x", color=colours.grid, linewidth=0.8)
-    axes.axvline(gpus, color=colours.prediction, linestyle="--", linewidth=1.4)
-    keep_back(axes, colours, ["left", "bottom"])
-    return axes
 
 
 def _bar(axes: Axes, row: int, share: Share, colours: Theme) -> None:

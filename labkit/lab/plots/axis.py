@@ -1,6 +1,6 @@
 """The axes of a figure: from 0, or logarithmic where values lie too far apart; and their looks.
 
-After it: `plots`, `timeline` and `curve`.
+After it: `plots`, `timeline`, `curve`, and the bar charts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from labkit.lab.plots.palette import Theme
 need("matplotlib")
 
 from matplotlib.axes import Axes  # noqa: E402 (what is missing is named first)
+from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
-__all__ = ["Axis", "axis_for", "keep_back", "tick"]
+__all__ = ["Axis", "axis_for", "keep_back", "lying_bars", "tick"]
 
 _FAR_APART = 20
 """With the greatest value so many times the least, the least is lost beside 0."""
@@ -71,3 +72,31 @@ def keep_back(axes: Axes, colours: Theme, sides: Collection[str], size: float = 
     for side, spine in axes.spines.items():
         spine.set_visible(side in sides)
         spine.set_color(colours.muted)
+
+
+def lying_bars(
+    figure: Figure,
+    margins: tuple[float, float, float, float],
+    values: Sequence[float],
+    rows: int,
+    colours: Theme,
+) -> Axes:
+    """Axes for bars that lie, from 0.
+
+    Args:
+        figure: in which they are made.
+        margins: inches at the left, above, at the right, and below.
+        values: that have their place on it.
+        rows: from the top down; row 0 has its middle at 0, the next one at 1.
+        colours: of the page.
+    """
+    width, height = figure.get_size_inches()
+    left, above, right, below = margins
+    place = (left / width, below / height, 1 - (left + right) / width, 1 - (above + below) / height)
+    axes = figure.add_axes(place, facecolor="none")
+    axis = axis_for([0.0, *values])
+    axes.set(xlim=(0, axis.high), ylim=(rows - 0.5, -0.5), yticks=[], xticks=axis.ticks)
+    axes.set_xticklabels([tick(value) for value in axis.ticks])
+    axes.grid(axis="x", color=colours.grid, linewidth=0.8)
+    keep_back(axes, colours, ["left", "bottom"])
+    return axes

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labkit.lab import need
-from labkit.lab.plots.axis import axis_for, keep_back, tick
+from labkit.lab.plots.axis import lying_bars
 from labkit.lab.plots.lettering import DPI, Pen, Type, width_inches
 from labkit.lab.plots.palette import Theme, theme
 
@@ -69,7 +69,8 @@ def draw(
     drawn = Figure(figsize=(_WIDTH, height), dpi=DPI, facecolor=colours.paper)
     pen = Pen(drawn)
     margin = max(width_inches(name, _TEXT) for name in rows) + 0.3
-    axes = _axes(drawn, rows, margin, colours)
+    seconds = [bar.seconds for bars in rows.values() for bar in bars if bar]
+    axes = lying_bars(drawn, (margin, _TOP, _RIGHT, _BOTTOM), seconds, len(rows), colours)
     pen.write([title], 0.15, 0.12, _TITLE, colours.ink)
     _legend(pen, drawn, kinds, margin, colours)
     for row, (name, bars) in enumerate(rows.items()):
@@ -81,21 +82,6 @@ def draw(
     middle = margin + (_WIDTH - margin - _RIGHT) / 2
     pen.write([axis_name], middle, height - 0.32, _TEXT, colours.ink, "center")
     return drawn
-
-
-def _axes(
-    drawn: Figure, rows: Mapping[str, Sequence[Bar | None]], margin: float, colours: Theme
-) -> Axes:
-    height = drawn.get_figheight()
-    wide, high = _WIDTH - margin - _RIGHT, _ROW * len(rows)
-    place = margin / _WIDTH, _BOTTOM / height, wide / _WIDTH, high / height
-    axes = drawn.add_axes(place, facecolor="none")
-    axis = axis_for([0.0, *(bar.seconds for bars in rows.values() for bar in bars if bar)])
-    axes.set(xlim=(0, axis.high), ylim=(len(rows) - 0.5, -0.5), yticks=[], xticks=axis.ticks)
-    axes.set_xticklabels([tick(value) for value in axis.ticks])
-    axes.grid(axis="x", color=colours.grid, linewidth=0.8)
-    keep_back(axes, colours, ["left", "bottom"])
-    return axes
 
 
 def _bar(axes: Axes, y: float, bar: Bar, look: Look, colours: Theme) -> None:
