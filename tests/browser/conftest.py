@@ -118,6 +118,17 @@ def open_notebook(lab: JupyterLab, page: Page, witness: Witness, screenshots: Pa
         yield open_
 
 
+@pytest.fixture(scope="module")
+def notebook(
+    request: pytest.FixtureRequest, lab: JupyterLab, page: Page, screenshots: Path
+) -> Iterator[NotebookPage]:
+    """A notebook with the test module's `CELLS`, which have been run."""
+    with notebooks_of(lab, page, screenshots) as open_:
+        notebook = open_(*request.module.CELLS)
+        notebook.run_all()
+        yield notebook
+
+
 @pytest.fixture
 def receive(lab: JupyterLab, open_notebook: OpenNotebook) -> Callable[[NotebookPage], NotebookPage]:
     """Open what another notebook holds, as somebody who was sent it and has not run it.

@@ -4,6 +4,8 @@
 running. What widgets do afterwards, Playwright's `expect` waits for.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page
@@ -128,6 +130,15 @@ class NotebookPage:
         """Change JupyterLab's theme: 'JupyterLab Light' or 'JupyterLab Dark'."""
         self.page.evaluate(THEME, name)
         self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
+
+    @contextmanager
+    def in_the_dark(self) -> Iterator[None]:
+        """In JupyterLab's dark theme."""
+        self.theme("JupyterLab Dark")
+        try:
+            yield
+        finally:
+            self.theme("JupyterLab Light")
 
     def screenshot(self, name: str, of: Locator | None = None) -> Path:
         """Store what `of`, else the whole window, looks like; returns the PNG's path."""

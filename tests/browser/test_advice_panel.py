@@ -4,20 +4,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.accessibility import faults, whole_notebook
-from tests.browser.conftest import notebooks_of
 from tests.browser.notebook_page import OUTPUT_OF_SELECTED_CELL
 
 pytestmark = pytest.mark.timeout(170)
-
+CELLS = ["from labkit.lab import panels\npanels.advise(seconds=3.0)"]
 SOON = 60_000  # milliseconds
-
-
-@pytest.fixture(scope="module")
-def notebook(lab, page, screenshots):
-    with notebooks_of(lab, page, screenshots) as open_notebook:
-        notebook = open_notebook("from labkit.lab import panels\npanels.advise(seconds=3.0)")
-        notebook.run_all()
-        yield notebook
 
 
 def test_advice_is_found_and_shown_with_figures_and_cancelled_the_next_time(notebook, witness):

@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.accessibility import faults, whole_notebook
-from tests.browser.conftest import notebooks_of
 from tests.browser.notebook_page import OUTPUT_OF_SELECTED_CELL
 
 pytestmark = pytest.mark.timeout(170)
@@ -17,14 +16,7 @@ arena.take()  # its worker starts now, and not in a test
 arena.drop_all()
 arena
 """
-
-
-@pytest.fixture(scope="module")
-def notebook(lab, page, screenshots):
-    with notebooks_of(lab, page, screenshots) as open_notebook:
-        notebook = open_notebook(SHOWN)
-        notebook.run_all()
-        yield notebook
+CELLS = [SHOWN]
 
 
 def test_batches_are_taken_kept_and_dropped_by_keyboard(notebook, witness):
@@ -55,12 +47,9 @@ def test_it_follows_the_theme(notebook, witness):
     notebook.select(0)
     figure = notebook.output(0).locator("figure img:visible")
     light = figure.get_attribute("src")
-    notebook.theme("JupyterLab Dark")
-    try:
+    with notebook.in_the_dark():
         expect(figure).to_have_count(1)
         assert figure.get_attribute("src") != light
         assert faults(notebook.page, OUTPUT_OF_SELECTED_CELL) == []
         with whole_notebook(notebook.page):
             notebook.screenshot("arena-dark", of=notebook.output(0))
-    finally:
-        notebook.theme("JupyterLab Light")

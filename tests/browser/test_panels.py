@@ -12,7 +12,6 @@ from playwright.sync_api import expect
 
 from labkit.lab import panels
 from tests.browser.accessibility import faults
-from tests.browser.conftest import notebooks_of
 from tests.browser.notebook_page import OUTPUT_OF_SELECTED_CELL, OUTPUTS
 from tests.browser.panel_driver import PanelDriver
 
@@ -70,15 +69,6 @@ RUN_BEFORE = "panel = panels.workers()\n_ = panel.run()\nruns.clear()\npanel"
 CELLS = [MEASURED, FAULTY, SHORT, RUN_BEFORE, *[f"panels.{name}()" for name in PANELS]]
 
 
-@pytest.fixture(scope="module")
-def notebook(lab, page, screenshots):
-    """A notebook with a panel in almost every cell."""
-    with notebooks_of(lab, page, screenshots) as open_notebook:
-        notebook = open_notebook(*CELLS)
-        notebook.run_all()
-        yield notebook
-
-
 @pytest.fixture
 def panel_in(notebook, witness):
     """Select the cell with this source, and take hold of its panel."""
@@ -125,15 +115,12 @@ def cancel_and_run_again(panel, first):
 def test_a_panel_follows_the_theme(panel_in):
     panel = panel_in(RUN_BEFORE)
     light = panel.figure.get_attribute("src")
-    panel.notebook.theme("JupyterLab Dark")
-    try:
+    with panel.notebook.in_the_dark():
         expect(panel.figure).to_have_count(1)
         assert panel.figure.get_attribute("src") != light
         assert panel.figure.get_attribute("alt")
         assert faults(panel.notebook.page, OUTPUT_OF_SELECTED_CELL) == []
         panel.notebook.screenshot("panel-dark", of=panel.shown)
-    finally:
-        panel.notebook.theme("JupyterLab Light")
 
 
 def test_real_measurements_are_cancelled_and_made(panel_in):

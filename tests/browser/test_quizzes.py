@@ -5,21 +5,11 @@ from playwright.sync_api import expect
 
 from labkit.lab.quizzes import all_numbers, quiz
 from tests.browser.accessibility import faults, whole_notebook
-from tests.browser.conftest import notebooks_of
 from tests.browser.notebook_page import OUTPUT_OF_SELECTED_CELL
 
 pytestmark = pytest.mark.timeout(170)
 NUMBERS = all_numbers()[::3]  # their questions are held to account in `tests/lab/test_quizzes.py`
-
-
-@pytest.fixture(scope="module")
-def notebook(lab, page, screenshots):
-    """A notebook with a quiz in each cell but the first."""
-    cells = ["from labkit.lab.quizzes import quiz", *[f'quiz("{n}")' for n in NUMBERS]]
-    with notebooks_of(lab, page, screenshots) as open_notebook:
-        notebook = open_notebook(*cells)
-        notebook.run_all()
-        yield notebook
+CELLS = ["from labkit.lab.quizzes import quiz", *[f'quiz("{n}")' for n in NUMBERS]]
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -45,13 +35,10 @@ def test_a_quiz_is_answered_by_keyboard(number, notebook, witness):
 
 def test_a_quiz_in_the_dark(notebook, witness):
     notebook.select(1)
-    notebook.theme("JupyterLab Dark")
-    try:
+    with notebook.in_the_dark():
         assert faults(notebook.page, OUTPUT_OF_SELECTED_CELL) == []
         with whole_notebook(notebook.page):
             notebook.screenshot("quiz-dark", of=notebook.output(1))
-    finally:
-        notebook.theme("JupyterLab Light")
 
 
 def test_whoever_is_sent_the_notebook_unfolds_the_answers_without_running_it(notebook, receive):
