@@ -34,6 +34,11 @@ busy = iter(labkit.DataLoader(Mapped(item, 100), num_workers=2, sharing_strategy
 kept.append(next(busy))
 print(*[child.pid for child in psutil.Process().children()])
 """
+_NEXT = """
+import labkit
+from tests.datasets import Samples
+list(labkit.DataLoader(Samples(2), num_workers=1, sharing_strategy="file_system"))
+"""
 
 
 def kernel_restarts() -> float:
@@ -55,21 +60,21 @@ def main() -> None:
     """Prints the seconds by how the restart was asked for."""
     manager, client = start_new_kernel(kernel_name="python3")
     found: dict[str, float] = {}
-    before: set[str] = set()
     try:
         for name, now in (("asked", False), ("by force", True)):
             pids = [int(word) for word in _run(client, _BEGIN).split()]
             assert len(pids) == 3
             assert all(map(alive, pids))
-            # Either way a kernel ends by a signal to its whole group, so nobody can remove names at
-            # once; the next who uses the strategy does.
-            assert not [name for name in os.listdir("/dev/shm") if before & set(name.split("-"))]
-            before = {str(pid) for pid in pids}
             began = time.monotonic()
             manager.restart_kernel(now=now)
             seconds_until(lambda pids=pids: not any(map(alive, pids)))
             found[name] = time.monotonic() - began
             client.wait_for_ready(timeout=_CELL_SECONDS)
+            # Either way a kernel ends by a signal to its whole group, so nobody can remove names at
+            # once; the next who uses the strategy does.
+            _run(client, _NEXT)
+            ended = {str(pid) for pid in pids}
+            assert not [name for name in os.listdir("/dev/shm") if ended & set(name.split("-"))]
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -88,7 +88,7 @@ SPECIALS = [
     _of(
         kernel_restart.kernel_restarts,
         "a kernel's restart, as JupyterLab asks for it, and by force",
-        "workers, idle ones and one in a sample, are gone",
+        "workers, idle ones and one in a sample, are gone; names go with the next loader",
         5,
     ),
     Special(
