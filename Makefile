@@ -5,7 +5,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 ARGS   ?=
 # Test files side by side. Most tests wait for processes most of the time.
-JOBS   ?= 4
+JOBS   ?= 3
 
 FIRST  := $(notdir $(firstword $(sort $(wildcard notebooks/*.ipynb))))
 # JupyterLab refuses to run as root unless it is told that this is meant (containers).

@@ -19,8 +19,10 @@ from pathlib import Path
 START_LIMIT = 90.0  # seconds
 STOP_LIMIT = 20.0  # seconds; JupyterLab shuts its kernels down first
 
-# A pop-up that asks for news lies over the first notebook and takes the focus.
+# A pop-up lies over the notebook and takes the focus. One asks for news; another says that the file
+# has changed on disk, where a test's save and an autosave meet.
 SETTINGS = {
+    "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
         "checkForUpdates": False,

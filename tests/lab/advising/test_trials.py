@@ -85,8 +85,7 @@ def test_the_start_is_timed_to_the_first_batch():
     assert min(found.median("anew"), found.median("kept")) >= 20  # four samples of 5 ms
 
 
-@pytest.mark.parametrize("module", ["labkit", "torch.utils.data"])
-def test_workers_that_stay_owe_nothing_to_the_epoch_that_is_timed(module):
+def samples_made_when_let_finish(module: str) -> int:
     kept = Setting(module, num_workers=1, prefetch_factor=4, persistent_workers=True)
     dataset = Counting()
     loader = subject_of(dataset, batch_size=8).loader(kept)
@@ -94,5 +93,17 @@ def test_workers_that_stay_owe_nothing_to_the_epoch_that_is_timed(module):
     next(batches)
     let_finish(batches, kept)
     made = int(dataset.made.sum())
-    assert 4 * 8 <= made <= 6 * 8  # two taken and four under way, of which it has made two or more
     end_epoch(batches)
+    return made
+
+
+@pytest.mark.parametrize("module", ["labkit", "torch.utils.data"])
+def test_workers_that_stay_owe_nothing_to_the_epoch_that_is_timed(module):
+    """Two batches are taken and four under way, of which two or more are made. They are given time
+    by how long one took: where the worker's core was taken away meanwhile, there are further tries.
+    """
+    for _ in range(5):
+        made = samples_made_when_let_finish(module)
+        if made >= 4 * 8:
+            break
+    assert 4 * 8 <= made <= 6 * 8
