@@ -116,8 +116,9 @@ def test_a_dataset_that_never_asks_who_it_is_gets_a_hint_once_an_epoch():
     loader = labkit.DataLoader(Stream(4), 2, num_workers=2)
     with pytest.warns(UserWarning, match="never asked which worker it is in") as caught:
         assert sorted(numbers(loader)) == [0, 0, 1, 1, 2, 2, 3, 3]
-    assert [warning.filename for warning in caught] == [__file__]
-    assert "get_worker_info" in str(caught[0].message)
+    (hint,) = [w for w in caught if w.category is UserWarning]  # Python 3.12 warns at forks, too
+    assert hint.filename == __file__
+    assert "get_worker_info" in str(hint.message)
 
 
 @pytest.mark.parametrize(
