@@ -378,16 +378,8 @@ KEEPS_WORKERS = """
 """
 
 
-@pytest.mark.parametrize(
-    ("method", "then"),
-    [
-        ("fork", "time.sleep(60)"),
-        ("fork", "for _ in batches: pass"),
-        ("spawn", "for _ in batches: pass"),
-        ("forkserver", "time.sleep(60)"),
-    ],
-    ids=["fork-idle", "fork-busy", "spawn-busy", "forkserver-idle"],
-)
+@pytest.mark.parametrize("then", ["time.sleep(60)", "for _ in batches: pass"], ids=["idle", "busy"])
+@pytest.mark.parametrize("method", METHODS)
 def test_workers_are_gone_two_seconds_after_the_main_process_was_killed(method, then):
     """W9."""
     script = KEEPS_WORKERS.format(method=method, strategy="copy", persistent=False, then=then)
@@ -468,7 +460,7 @@ def test_ctrl_c_ends_a_program_with_one_traceback(method, persistent):
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-@pytest.mark.parametrize(("method", "persistent"), INTERRUPTED[1:])
+@pytest.mark.parametrize(("method", "persistent"), INTERRUPTED)
 def test_after_a_kernels_interrupt_the_next_cell_iterates_again(method, persistent):
     """W10: one traceback, < 2 s, no child left."""
     define = f"""
@@ -731,11 +723,8 @@ def two_epochs(loader_class, seed, **options):
     return [list(loader), list(loader)]
 
 
-@pytest.mark.parametrize(
-    ("method", "persistent"),
-    [("fork", False), ("fork", True), ("spawn", True), ("forkserver", False)],
-    ids=["fork", "fork-persistent", "spawn-persistent", "forkserver"],
-)
+@pytest.mark.parametrize("persistent", [False, True], ids=["", "persistent"])
+@pytest.mark.parametrize("method", METHODS)
 def test_random_numbers_of_workers_are_distinct_repeatable_and_pytorchs(method, persistent):
     """W11: numpy, random and torch, two epochs."""
     options = {"persistent_workers": persistent}
